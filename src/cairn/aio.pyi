@@ -596,7 +596,7 @@ class AsyncMemory:
     ) -> dict[str, Any]:
         """One thing by any id that is printed: its text, its file and line, and the messages it came from."""
     async def status(self) -> dict[str, Any]:
-        """The state of the memory: root, index and queue, strategies, last sweep, models and spend, engines, warnings."""
+        """The state of the memory: root, index and queue, strategies, last sweep, last capture, models and spend, engines, warnings."""
     async def strategies(self) -> builtins.list[dict[str, Any]]:
         """Every strategy: whether it is on, what triggers it, how its runs went."""
     async def switch(self, name: str, *, off: bool = False) -> builtins.list[dict[str, Any]]:

@@ -251,7 +251,7 @@ def _note_step(code: str) -> str:
 
 
 def _hooks(parts: Parts) -> Finds:
-    """Turns of coding agents that are not in the memory yet, or could not be taken in."""
+    """Turns of coding agents that are not in the memory yet, or could not be taken in; agents that bring none."""
     root = parts.settings.root
     aside = spool.aside(root)
     if aside:
@@ -268,6 +268,13 @@ def _hooks(parts: Parts) -> Finds:
             "info",
             f"{late} {what} to be taken in",
             "the next hook, MCP call or server of this root does that",
+        )
+    agents = ", ".join(spool.integrated(root))
+    if agents and not (spool.folder(root) / "read").is_dir() and not any(spool.waiting(root)):
+        yield finding(
+            "info",
+            f"nothing was captured yet from {agents}",
+            "begin a new session there and say something; where this stays, run `cairn integrate AGENT` once more",
         )
 
 

@@ -1,8 +1,14 @@
 """How a root stands, the same by every surface, and what has no owner's words is told with its next step."""
 
 import json
+import subprocess
+from datetime import UTC, datetime, timedelta
 
 import cairn
+from cairn.agents.hosts import HookEvent
+from cairn.agents.taking import take_in
+from cairn.engines import spool
+from cairn.projects import space_at
 from cairn.surfaces.cli import main
 from tests.surfaces.served import serving_here
 
@@ -53,3 +59,52 @@ def test_status_is_the_same_by_every_surface(tmp_path, monkeypatch, capsys):
     assert "warning" in said
     assert log.name in said
     assert "trigger_profile_clustering" in said
+
+
+def test_what_hooks_capture_is_seen(tmp_path, monkeypatch, capsys):
+    """Who was set up and brought nothing, then when, from whom and for which repository, by every surface alike."""
+    root, tree = tmp_path / "root", tmp_path / "harbor"
+    for name, value in {**QUIET, "HOME": str(tmp_path), "CAIRN_MEMORY__ROOT": str(root)}.items():
+        monkeypatch.setenv(name, value)
+    with cairn.open_blocking(root, background=False) as memory:
+        assert memory.status()["capture"] == {"agents": [], "last": None, "waiting": 0}
+    assert main(["status"]) == 0
+    assert "cairn integrate" in capsys.readouterr().out
+    assert main(["integrate", "claude"]) == 0
+    assert main(["doctor"]) == 0
+    assert "nothing was captured yet from claude" in capsys.readouterr().out
+    assert main(["status"]) == 0
+    assert "nothing yet from claude" in capsys.readouterr().out
+
+    tree.mkdir()
+    subprocess.run(["git", "init", "-q", str(tree)], check=True)
+    turn = HookEvent(
+        "claude", "UserPromptSubmit", "turn", "s", str(tree), prompt="The crane is blue.", turn="1"
+    )
+    waits = spool.put(root, turn.to_json())
+    with cairn.open_blocking(root, background=False) as memory:
+        assert memory.status()["capture"]["waiting"] == 1
+        waits.unlink()
+        take_in(memory, HookEvent("codex", "Stop", "turn", "t", "", prompt="Elsewhere.", turn="1"))
+        take_in(memory, turn)
+        take_in(memory, HookEvent("codex", "SessionEnd", "end", "t", ""))
+        mine = memory.status()["capture"]
+    named = space_at(str(tree)).project
+    assert named.startswith("harbor-")
+    assert (mine["last"]["agent"], mine["last"]["project_id"]) == ("claude", named), (
+        "a session that ends brings nothing"
+    )
+    assert datetime.now(UTC) - datetime.fromisoformat(mine["last"]["at"]) < timedelta(minutes=5)
+    with serving_here(root, env=QUIET) as server:
+        assert server.call("GET", "/api/v1/status")[1]["data"]["capture"] == mine
+        page = server.call("GET", "/view/health")[1]
+        assert f"claude, {named}</span>" in page.partition("Last captured")[2]
+    assert main(["status"]) == 0
+    assert f"ago from claude in {named}" in capsys.readouterr().out
+    assert main(["doctor"]) == 0
+    assert "captured" not in capsys.readouterr().out
+
+    for number, strange in enumerate(("x", {}, {"at": "soon"}, {"at": 1e300}, {"at": float("nan")}, [1])):
+        (root / ".hooks" / "read" / f"{number}").write_text(json.dumps({"kept": strange}))
+    with cairn.open_blocking(root, background=False) as memory:
+        assert memory.status()["capture"] == mine, "a damaged file tells nothing"

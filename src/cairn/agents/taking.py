@@ -49,6 +49,9 @@ def take_in(memory: Memory, event: HookEvent) -> int:
         raise refused[0]
     for reason in refused:  # what one message is refused for must not keep what comes after it out
         spool.trouble(memory.settings.root, f"a message of {session} was left out: {reason}")
+    if messages:
+        place = {"app_id": space.app, "project_id": space.project}
+        cursor.kept = {"at": time.time(), "agent": event.host, **place}
     cursor.save()
     if event.moment in {"compact", "end"}:
         memory.flush(session, space.app, space.project)
@@ -84,24 +87,27 @@ def _key(name: str) -> str:
 
 
 class _Cursor:
-    """How far a transcript was read, and the words that came from events before it had them."""
+    """How far a transcript was read, the words that came from events before it had them, and what was kept last."""
 
     def __init__(self, root: Path, session: str) -> None:
         self._path = spool.cursor(root, session)
         self.at = 0
         self.early: list[str] = []
         self.seen: list[str] = []
+        self.kept: dict[str, Any] | None = None
         try:
             data: Any = from_json(plain.read(self._path))
             self.at, self.early = int(data["at"]), [str(one) for one in data["early"]]
             self.seen = [str(one) for one in data.get("seen", ())]
+            self.kept = data.get("kept")
         except (OSError, ValueError, KeyError, TypeError):
             pass
 
     def save(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         made = self._path.with_suffix(f".{os.getpid()}")
-        made.write_text(json.dumps({"at": self.at, "early": self.early[-50:], "seen": self.seen[-50:]}))
+        words = {"early": self.early[-50:], "seen": self.seen[-50:]}
+        made.write_text(json.dumps({"at": self.at, **words, "kept": self.kept}))
         os.replace(made, self._path)
 
 

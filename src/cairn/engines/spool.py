@@ -2,7 +2,8 @@
 
     <root>/.hooks/<time>-<pid>-<n>.json     an event that is still to be taken in
     <root>/.hooks/<time>-<pid>-<n>.broken   one that cannot be taken in, set aside
-    <root>/.hooks/read/<session, hashed>    how far a transcript was read, and hashes of words that came before it
+    <root>/.hooks/read/<session, hashed>    how far a transcript was read, hashes of words that came before it, what was kept last
+    <root>/.hooks/written/<host>-*.json     what an integration has written into a coding agent's settings
     <root>/.hooks/troubles.jsonl            what went wrong since a session was last begun
 
 The hook writes, the warm process takes in and removes. Who forgets somebody takes what waits of them out of it, while
@@ -88,6 +89,39 @@ def cursor(root: Path, session: str) -> Path:
 
     name = hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:24]
     return folder(root) / "read" / name
+
+
+def last_kept(root: Path) -> dict[str, Any] | None:
+    """What was last taken in of a coding agent: `at` (seconds), `agent`, `app_id`, `project_id`; None before the first."""
+    newest: dict[str, Any] | None = None
+    for written, path in _sessions(root):
+        if newest is not None and written < newest["at"]:  # a file is never older than what it tells
+            break
+        try:
+            found = (read(path) or {})["kept"]
+            at = float(found["at"])
+            told = {"at": at, **{name: str(found[name]) for name in ("agent", "app_id", "project_id")}}
+        except (KeyError, TypeError, ValueError):
+            continue
+        if 0 <= at <= written + 1 and (newest is None or at > newest["at"]):
+            newest = told
+    return newest
+
+
+def _sessions(root: Path) -> list[tuple[float, Path]]:
+    at = folder(root) / "read"
+    try:
+        with os.scandir(at) as entries:
+            files = [(one.stat(follow_symlinks=False).st_mtime, at / one.name) for one in entries]
+    except OSError:
+        return []
+    return sorted(files, reverse=True)
+
+
+def integrated(root: Path) -> list[str]:
+    """The coding agents whose settings were written for this root."""
+    at = folder(root) / "written"
+    return sorted({path.name.partition("-")[0] for path in at.glob("*.json")}) if at.is_dir() else []
 
 
 def kept(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

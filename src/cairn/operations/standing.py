@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError, Unavailable
@@ -24,7 +25,7 @@ class Standing(Room):
 
     @operation("GET /status", answers.StatusData, rules.root(write=False))
     def status(self) -> dict[str, Any]:
-        """The state of the memory: root, index and queue, strategies, last sweep, models and spend, engines, warnings.
+        """The state of the memory: root, index and queue, strategies, last sweep, last capture, models and spend, engines, warnings.
 
         Quick, since it looks at no note: `doctor` looks through everything.
         """
@@ -54,6 +55,7 @@ class Standing(Room):
                 "gave_up": sum(one.counts.get("dead", 0) for one in strategies),
             },
             "spaces": spaces,
+            "capture": _capture(parts),
             "model": _model(parts),
             "engines": _engines(parts),
             "server": _server(parts),
@@ -87,6 +89,20 @@ def _spaces(parts: Parts) -> list[dict[str, Any]]:
             {"app_id": space.app, "project_id": space.project, "last_sweep": max(swept, default="") or None}
         )
     return rows
+
+
+def _capture(parts: Parts) -> dict[str, Any]:
+    from cairn.engines import spool
+
+    root = parts.settings.root
+    last = spool.last_kept(root)
+    if last is not None:
+        last = {**last, "at": datetime.fromtimestamp(last["at"], UTC).isoformat(timespec="seconds")}
+    return {
+        "agents": spool.integrated(root),
+        "last": last,
+        "waiting": sum(1 for _ in spool.folder(root).glob("*.json")),
+    }
 
 
 def _model(parts: Parts) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,27 @@ def _sizes(days: list[Any]) -> str:
     return f"{last['files']} bytes and {last['index']} of index on {last['day']}; {first['files']} and {first['index']} on {first['day']}"
 
 
+def _captured(told: Any) -> str:
+    """When a hook last brought something in, from whom and for which repository."""
+    last, agents = told["last"], ", ".join(told["agents"])
+    if last:
+        where = "outside a repository" if last["project_id"] == "default" else f"in {last['project_id']}"
+        words = f"{_since(datetime.fromisoformat(last['at']))} from {last['agent']} {where}"
+    elif agents:
+        words = f"nothing yet from {agents}"
+    else:
+        words = "nothing, no coding agent is set up: see `cairn integrate --help`"
+    return words + (f"; {told['waiting']} turns wait" if told["waiting"] else "")
+
+
+def _since(at: datetime) -> str:
+    seconds = max(0, int((datetime.now(UTC) - at).total_seconds()))
+    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {unit} ago"
+    return f"{seconds} seconds ago"
+
+
 def say_standing(told: Any, output: Output) -> int:
     index, model, strategies = told["index"], told["model"], told["strategies"]
     language = "none configured"
@@ -39,6 +61,7 @@ def say_standing(told: Any, output: Output) -> int:
             f"{index['failed']} failed, {index['vectors_missing']} vectors to make",
             "strategies": f"{strategies['on']} on; {strategies['waiting']} runs wait, {strategies['gave_up']} gave up",
             "last sweep": swept,
+            "captured": _captured(told["capture"]),
             "embedding": model["embedding"] or "none: search works by words",
             "model": language,
             "engines": ", ".join(f"{name} {kind}" for name, kind in told["engines"].items()),
