@@ -15,6 +15,7 @@ import pytest
 from cairn.daemon import Daemon, Piece
 from cairn.engines.watching import TreeWatch
 from cairn.errors import Unavailable
+from cairn.retrieval.indexer import Indexer
 from cairn.traffic import Traffic
 from tests.waiting import LONG, until
 from tests.world import ALICE, Indexed, said
@@ -328,12 +329,13 @@ def test_open_talk_comes_in_pieces_beside_calls_and_whole_when_it_is_asked_for(l
     monkeypatch.setattr("cairn.daemon._TALK_PUT_OFF", 10**9)
     monkeypatch.setattr("cairn.daemon._DRAIN_BESIDE_PEOPLE", 2)
     monkeypatch.setattr("cairn.daemon._REST", 10**9)
-    traffic, pieces = Traffic(), []
+    monkeypatch.setattr("cairn.daemon.PUT_OFF_SECONDS", 1.5)  # all are there when the first piece is taken
+    traffic, pieces, drain = Traffic(), [], Indexer.drain
+    monkeypatch.setattr(Indexer, "drain", lambda self, limit: (drain(self, limit), pieces.append(limit))[0])
     with traffic:
-        world, daemon = live(traffic=traffic)
-        until(lambda: daemon.health()["indexing"])
-        drain = world.indexer.drain
-        monkeypatch.setattr(world.indexer, "drain", lambda limit: pieces.append(limit) or drain(limit))
+        world, _ = live(traffic=traffic)
+        until(lambda: bool(pieces))  # whoever begins takes in what is there
+        pieces.clear()
         for number in range(7):
             world.add(f"s{number}", said("The boat is still at sea.", who="alice"))
         until(lambda: world.index.pending_count() == 2)

@@ -1,8 +1,9 @@
 """Watches files for edits. Only a hint: a scan finds whatever this misses.
 
 Only the folders of the truth are watched, so that the index's own files wake nobody. A new folder at the top
-begins another watch, and is reported at once: what came with it may be all there is to come. The first report of a
-watch names its folders: what was written before it began, or between two, is looked for.
+begins another watch, and is reported at once: what came with it may be all there is to come. That holds for folders that
+came since this was made, also before the first watch began. The first report of a watch names its folders: what was
+written before it began, or between two, is looked for.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ class TreeWatch:
     def __init__(self, root: Path, linked: Callable[[], Mapping[Path, str]] = dict) -> None:
         self._root = root
         self._linked = linked
+        self._seen = self._tops()
 
     def __call__(self, on_keys: Callable[[set[str]], None], stop: threading.Event) -> None:
         """Report keys that were touched until `stop` is set. Raises `OSError` when watching is refused."""
         from watchfiles import watch
 
-        seen: list[Path] | None = None
         while not stop.is_set():
             tops = self._tops()
             if not tops:
-                seen = []
+                self._seen = []
                 stop.wait(_EMPTY_SECONDS)
                 continue
             linked = self._linked()
             unseen = {linked.get(top, top.name) for top in tops}
-            if seen is not None and not set(tops) <= set(seen):
+            if not set(tops) <= set(self._seen):
                 on_keys(unseen)
-            seen = tops
+            self._seen = tops
             for changes in watch(
                 *tops,
                 watch_filter=None,
