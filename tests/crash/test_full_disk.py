@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -121,6 +122,36 @@ def test_opened_on_a_full_disk_it_reads_or_refuses_by_name(tmp_path):
         with opened(root) as memory:
             found = memory.search("zqaaaaaa", user_id="ana", method="keyword", consistency="strong")
             assert [hit.entry_id for hit in found.episodes]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_full", [True, False], ids=["full", "read-only"])
+def test_what_is_kept_is_told_where_nothing_can_be_written(tmp_path, is_full):
+    """P9: every way of asking answers from the notes where no index can be opened, and says so."""
+    with small_disk(tmp_path / "disk") as disk:
+        root = disk / "root"
+        with opened(root) as memory:
+            plan = message("zqaaaaaa: I have a dentist appointment tomorrow.", 1)
+            memory.add("s1", [{**plan, "timestamp": int(time.time() * 1000)}])
+            memory.flush("s1")
+            memory.parts.engine.run_due(seconds=30.0)
+            memory.sync()
+            assert memory.upcoming()["entries"]
+        fill(disk) if is_full else subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        asks = {
+            "recall": lambda memory: memory.recall("zqaaaaaa dentist", user_id="ana").prompt,
+            "brief": lambda memory: memory.brief(user_id="ana").prompt,
+            "find": lambda memory: memory.find("zqaaaaaa dentist"),
+            "timeline": lambda memory: memory.timeline(),
+            "upcoming": lambda memory: memory.upcoming(),
+            "overview": lambda memory: memory.overview(),
+        }
+        for name, ask in asks.items():
+            with opened(root) as memory:
+                answer = ask(memory)
+            assert ("'ana'" if name == "overview" else "dentist") in str(answer), name
+            if isinstance(answer, dict):
+                assert answer["freshness"]["state"] == "rebuilding", name
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
-from cairn.errors import CairnError, Conflict, Invalid
+from cairn.errors import CairnError, Conflict, Invalid, Unavailable
 from cairn.notes.format import list_items
 from cairn.operations import rules
 from cairn.operations.answers import Answers
@@ -62,7 +62,7 @@ class Browse(Room):
 
         parts = self.parts
         _settle(parts)
-        counted = dict(parts.index.scopes())
+        counted = _counted(parts)
         for space in parts.root.spaces():
             for scope in scopes_in(parts, space):
                 counted.setdefault(scope, {})
@@ -409,7 +409,7 @@ def _asked(
             f'owner "{owner[:60]}" without a scope: say whether it is a user, an agent or a mission.',
             field="scope",
         )
-    counted = {one: sum(kinds.values()) for one, kinds in parts.index.scopes(space)}
+    counted = {one: sum(kinds.values()) for one, kinds in _counted(parts, space).items()}
     known = [
         one for one in {**counted, **dict.fromkeys(scopes_in(parts, space), 0)} if scope in (None, one.track)
     ]
@@ -419,6 +419,14 @@ def _asked(
     left = len(seen) - most
     words = [f"{left} owners with fewer entries were not asked: choose one by name"] if left > 0 else []
     return seen[:most], words
+
+
+def _counted(parts: Parts, space: Space | None = None) -> dict[Scope, dict[str, int]]:
+    """How much of each kind everybody has; nothing where the index cannot be used: folders tell who there is."""
+    try:
+        return dict(parts.index.scopes(space))
+    except Unavailable:
+        return {}
 
 
 def _settle(parts: Parts, *, embed: bool = False) -> None:

@@ -114,12 +114,10 @@ class Listing:
         while True:
             freshness = self._freshness(scope)
             pages: Pages = self._pages
-            if freshness.state == "rebuilding" and self._fallback is not None:
-                scanned = self._fallback(scope)
-                if scanned is not None:
-                    pages = scanned
-                    told = "the index is being rebuilt: this page comes from a scan of the notes"
-                    freshness = replace(freshness, notes=(*freshness.notes, told, *scanned.troubles))
+            if (scanned := self._scanned(scope, freshness)) is not None:
+                pages = scanned
+                told = "the index is being rebuilt: this page comes from a scan of the notes"
+                freshness = replace(freshness, notes=(*freshness.notes, told, *scanned.troubles))
             page = pages.page(
                 scope,
                 ROWS_OF.get(request.memory_type, (request.memory_type,)),
@@ -140,12 +138,19 @@ class Listing:
             freshness=freshness,
         )
 
+    def _scanned(self, scope: Scope, freshness: Freshness) -> ScannedScope | None:
+        """The notes themselves, while there is no index."""
+        if freshness.state != "rebuilding" or self._fallback is None:
+            return None
+        return self._fallback(scope)
+
     def upcoming(self, scope: Scope, start: datetime, end: datetime, limit: int = 20) -> list[Row]:
         """The owner's plans whose window touches the time from `start` to `end`, the soonest first."""
         found = []
+        pages = self._scanned(scope, self._freshness(scope)) or self._pages
         for offset in range(0, _MOST_PLANS, MAX_PAGE_SIZE):
-            page = self._pages.page(scope, ["foresight"], offset=offset, limit=MAX_PAGE_SIZE)
-            for row in self._pages.rows(scope, page.rowids):
+            page = pages.page(scope, ["foresight"], offset=offset, limit=MAX_PAGE_SIZE)
+            for row in pages.rows(scope, page.rowids):
                 begins = fitting.moment_of(row.fields.get("start_time"))
                 ends = fitting.end_of(row.fields.get("end_time") or row.fields.get("start_time"))
                 if begins is not None and begins <= end and (ends or begins) >= start:

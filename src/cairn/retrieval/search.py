@@ -154,8 +154,14 @@ class Searcher:
         for scope in scopes:
             # A scope whose index moves away meanwhile is counted by whoever asks it next.
             with contextlib.suppress(Moved):
-                index = self._index(scope)
-                about = index.about(scope)
+                index: SearchIndex
+                try:
+                    index = self._index(scope)
+                    about = index.about(scope)
+                except Unavailable:  # then the notes answer: see `_looked`
+                    if self._fallback is None or (scanned := self._fallback(scope)) is None:
+                        raise
+                    index, about = scanned, scanned.about(scope)
                 held.update(index.frequencies(scope, terms))
                 among += size_of(about) if scope.track != KNOWLEDGE else 0
                 people.update(dict.fromkeys((one.id, one.name) for one in about.senders))
