@@ -117,7 +117,7 @@ def test_a_lone_command_that_forgets_leaves_the_tables_ready(tmp_path: Path) -> 
                     ).complete
                 ),
                 purgers(parts),
-                dry_run=dry_run,
+                call={"call": "forget", "words": [words], "dry_run": dry_run},
             )
 
         forgotten("lamp number 3", dry_run=True)

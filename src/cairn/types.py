@@ -16,6 +16,7 @@ Role = Literal["user", "assistant", "tool"]
 Track = Literal["user", "agent", "project", "mission", "knowledge"]
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9_.@+-]{1,128}", re.ASCII)
+_TOO_LONG = 129  # letters of a refused id that are looked at, and kept: one more than an id may have
 _RESERVED_IDS = frozenset({"default_app", "default_project"})
 _DEVICE_NAMES = frozenset(
     {"con", "prn", "aux", "nul", *(f"com{n}" for n in range(1, 10)), *(f"lpt{n}" for n in range(1, 10))}
@@ -35,7 +36,7 @@ def checked_id(value: object, what: str) -> str:
     """
     if not isinstance(value, str):
         raise Invalid(f"{what} must be a string, not {type(value).__name__}.", field=what)
-    if trouble := _trouble_of(value):
+    if trouble := _trouble_of(value[:_TOO_LONG]):
         raise Invalid(f'{what} "{_shown(value)}" {trouble}', field=what)
     return value
 

@@ -164,6 +164,8 @@ def forget(
     if not dry_run:
         beside.keep(_leads(keeper, wanted))
     _remove(keeper, wanted, done, beside)
+    if not dry_run:
+        done.left += beside.stays(done.left)
     taken = {(one.path, one.id) for one in done.taken.values()}
     receipt = Receipt(
         memory_id or "words",

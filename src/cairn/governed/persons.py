@@ -348,6 +348,7 @@ def _take_all(keeper: Keeper, going: Going, beside: Beside, take: Callable[[], N
         going.stays += _look(keeper, going, beside)
         if not any(why == STILL_THERE for _, why in going.stays):
             break
+    going.stays += beside.stays(going.stays)
     beside.end(going.stays)
 
 

@@ -22,6 +22,7 @@ from cairn.types import Scope, Space
 
 FOLDER = Locator(".tmp/forgetting")
 AGAIN = "forget again"
+_KEPT = "what to look for is kept there, so that the same call can be made again; it goes when nothing else is left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,14 @@ class Begun:
         """Put away what leads to the rest, before anything goes."""
         self.storage.write(self._place(), json.dumps({"call": self.call, "found": found}))
 
-    def end(self, reasons: Iterable[str]) -> None:
-        """Nothing is left to do, unless one of the reasons why something stays asks to forget again."""
-        if not any(AGAIN in why for why in reasons):
+    def stays(self, left: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The record, named like everything else that is left, where something of that asks to forget again."""
+        is_needed = any(AGAIN in why for _, why in left)
+        return [(self._place().key, _KEPT)] if is_needed else []
+
+    def end(self, left: Iterable[tuple[str, str]]) -> None:
+        """Take the record away, unless it is needed again."""
+        if not self.stays(left):
             with suppress(NotFound):
                 self.storage.remove(self._place())
 

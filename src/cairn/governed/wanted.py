@@ -420,9 +420,13 @@ class Beside:
         if self.begun is not None:
             self.begun.keep(found)
 
+    def stays(self, left: Left) -> Left:
+        """The record itself, where what is left asks to forget again."""
+        return self.begun.stays(left) if self.begun is not None else []
+
     def end(self, left: Left) -> None:
         if self.begun is not None:
-            self.begun.end(why for _, why in left)
+            self.begun.end(left)
 
     def purge(self, gone: Any, add: Callable[[str, int], None]) -> Left:
         """Have it removed everywhere; what could not be, and why."""
