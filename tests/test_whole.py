@@ -161,6 +161,11 @@ def test_every_surface_tells_the_same(tmp_path, capsys, monkeypatch):
     assert prompt in capsys.readouterr().out
     assert main(["--root", str(tmp_path), "search", question, "--user", "ana"]) == 0
     assert "Asked for everything: 3 episodes" in capsys.readouterr().out
+    about = "What do you know about me?"
+    assert main(["--root", str(tmp_path), "search", about, "--user", "ana"]) == 0
+    shown = capsys.readouterr().out
+    assert "profile of ana" in shown
+    assert "<!--" not in shown
     with serving_here(tmp_path, env={"CAIRN_EMBEDDING__PROVIDER": "hashing"}) as server:
         assert server.post("recall", {"query": question, "user_id": "ana"})[1]["data"]["prompt"] == prompt
         asked = {"query": question, "user_id": "ana", "for_injection": True, "token_budget": 800}

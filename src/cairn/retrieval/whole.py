@@ -31,6 +31,15 @@ _PROFILE_TOKENS = 1200
 _SURE, _BESIDE = 1.0, 0.6
 
 
+def without_marks(text: str) -> str:
+    """A profile's text as a person reads it, without the comments that mark whose lines are whose.
+
+    >>> without_marks("<!-- cairn:profile:begin sha256=00 --> Likes tea. <!-- cairn:profile:end -->")
+    'Likes tea.'
+    """
+    return _COMMENT.sub("", text).strip()
+
+
 @dataclass(frozen=True, slots=True)
 class WholeAnswer:
     """What is told: `label` says of how much, `days` are those it is held to."""
@@ -157,9 +166,7 @@ def _profiles(pages: Pages, scope: Scope, request: SearchRequest) -> tuple[Hit, 
     most = _PROFILE_TOKENS if request.token_budget is None else request.token_budget * 2 // 3
     found = (hit_of(row, _SURE, None) for row in _rows(pages, scope, ("profile",), (), 1)[0])
     return tuple(
-        replace(hit, text=text)
-        for hit in found
-        if (text := shortened(_COMMENT.sub("", hit.text).strip(), most))
+        replace(hit, text=text) for hit in found if (text := shortened(without_marks(hit.text), most))
     )
 
 

@@ -217,7 +217,9 @@ def _show_hits(data: dict[str, Any], evidence: list[dict[str, Any]], output: Out
     for item in data["profiles"]:
         output.line(f"profile of {item['user_id']}: {item['path']}", style="bold")
         if data.get("whole"):
-            output.block(item["profile_data"]["content"], indent="      ", limit=2000)
+            from cairn.retrieval.whole import without_marks
+
+            output.block(without_marks(item["profile_data"]["content"]), indent="      ", limit=2000)
     if evidence:
         output.line("also said:")
     for item in evidence:
