@@ -157,7 +157,7 @@ def test_links_among_the_tables_are_taken_away_not_followed(world):
     assert [path.name for path in theirs.rglob("*")] == ["episode.lance", "mine"]
 
 
-@pytest.mark.parametrize("damage", ["gone", "half", "no state", "bytes"])
+@pytest.mark.parametrize("damage", ["gone", "half", "no state", "bytes", "its indexes"])
 def test_broken_tables_are_made_anew(world, damage):
     """E2, E5: missing, half deleted, unmarked or overwritten tables cost nothing but time, while they are in use, too."""
     world.fold()
@@ -167,6 +167,9 @@ def test_broken_tables_are_made_anew(world, damage):
         shutil.rmtree(folder)
     elif damage == "half":
         shutil.rmtree(folder / "episode.lance" / "data")
+    elif damage == "its indexes":
+        for file in (folder / "episode.lance" / "_indices").rglob("bitmap*"):
+            file.unlink()
     elif damage == "bytes":
         for file in (folder / "episode.lance").rglob("*"):
             if file.is_file():

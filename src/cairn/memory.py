@@ -69,7 +69,9 @@ class Memory(
                 from cairn import background
                 from cairn.operations import forgetting
 
-                background.start(parts, finish=lambda: forgetting.finish(self))
+                # Listed before anything is served: what this process begins itself is not its to take up.
+                begun = forgetting.left_behind(parts)
+                background.start(parts, finish=lambda: forgetting.finish(self, begun))
         except BaseException:
             self._opened = None
             parts.close()

@@ -395,7 +395,7 @@ class LanceTables:
             if not fits(state, stamp):
                 state = self._restart(stamp)
             kinds = {*index.kinds(), *state["kinds"]}
-            return sum(self._fold(index, state, kind) for kind in sorted(kinds))
+            return sum(self._fold_or_make_anew(index, state, kind) for kind in sorted(kinds))
 
     def has_news(self) -> bool:
         """Whether somebody else wrote the tables since they were last looked at."""
@@ -464,6 +464,15 @@ class LanceTables:
             shutil.rmtree(path, ignore_errors=True)
         return {**stamp, "form": _FORM, "kinds": {}}
 
+    def _fold_or_make_anew(self, index: SqliteIndex, state: dict[str, Any], kind: str) -> int:
+        """Bring one table up to the rows; a table whose rows can be read while its indexes cannot is made anew."""
+        try:
+            return self._fold(index, state, kind)
+        except Exception:
+            if state["kinds"].pop(kind, None) is None or self._can_be_asked(kind):
+                raise
+            return self._fold(index, state, kind)
+
     def _fold(self, index: SqliteIndex, state: dict[str, Any], kind: str) -> int:
         mark = state["kinds"].get(kind)
         if (
@@ -518,6 +527,17 @@ class LanceTables:
             table.search().where("id >= 0").select(["id"]).limit(1).to_arrow()
         except Exception as error:
             _log.warning("The LanceDB table %s cannot be read and is made anew: %s", kind, error)
+            return False
+        return True
+
+    def _can_be_asked(self, kind: str) -> bool:
+        """Whether a table can be asked by the indexes of its columns."""
+        try:
+            _alone(self._lancedb.connect(self._folder).open_table(kind))
+        except Exception as error:
+            _log.warning(
+                "The indexes of the LanceDB table %s cannot be read; it is made anew: %s", kind, error
+            )
             return False
         return True
 

@@ -56,9 +56,15 @@ def while_quiet(
     return done
 
 
-def finish(memory: Any) -> None:
-    """Take up what was begun to be forgotten and not finished, by a process that was killed or a call that was refused."""
-    for asked in list(governed.unfinished.calls(memory.parts.storage)):
+def left_behind(parts: Parts) -> list[dict[str, Any]]:
+    """What was begun to be forgotten and not finished, by a process that was killed or a call that was refused."""
+    return list(governed.unfinished.calls(parts.storage))
+
+
+def finish(memory: Any, begun: Sequence[Mapping[str, Any]]) -> None:
+    """Take up each of `left_behind`."""
+    for one in begun:
+        asked = dict(one)
         name = asked.pop("call", "")
         room = memory.memories if name == "forget" else memory
         try:
