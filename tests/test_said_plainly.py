@@ -19,6 +19,7 @@ SAID = tomllib.loads(Path(__file__).with_name("said_plainly.toml").read_text("ut
 STANDING = tomllib.loads(Path(__file__).with_name("said_standing.toml").read_text("utf-8"))
 BY_FORM = tomllib.loads(Path(__file__).with_name("said_by_form.toml").read_text("utf-8"))
 OF_ONESELF = tomllib.loads(Path(__file__).with_name("said_of_oneself.toml").read_text("utf-8"))
+IN_ANSWER = tomllib.loads(Path(__file__).with_name("said_in_answer.toml").read_text("utf-8"))
 AT = datetime(2026, 4, 22, 9, 30, tzinfo=UTC)
 
 
@@ -137,6 +138,24 @@ def test_an_order_beside_its_reason_reaches_the_profile_too(text: str, halves: l
 def test_what_somebody_else_orders_is_no_order(text: str):
     """What a manual or a coach says to do binds nobody here."""
     assert not [one for one in told(text)[1] if one.category == traits.INSTRUCTION]
+
+
+def answered(question: str, answer: str, role: str) -> list[str]:
+    """The facts of an answer to what a friend or an agent asked."""
+    at = int(AT.timestamp() * 1000)
+    asked = Message("b", "user" if role == "user" else "assistant", at, question, "Bo", id="m1")
+    said = statements_of([asked, Message("p", "user", at + 1, answer, "P", id="m2")], UTC)
+    return [one.text for one in said if one.speaker_id == "p"]
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+@pytest.mark.parametrize("language", IN_ANSWER["kept"])
+def test_an_answer_without_a_subject_is_kept_with_its_question(language: str, role: str):
+    """Both as they were said; small talk, what points back and what says nothing gives no fact."""
+    kept = {q: answered(q, a, role) for q, a in IN_ANSWER["kept"][language]}
+    wanted = {q: [f"Bo: {q} P: {a}"] for q, a in IN_ANSWER["kept"][language]}
+    left = [made for q, a in IN_ANSWER["left"][language] if (made := answered(q, a, role))]
+    assert (kept, left) == (wanted, [])
 
 
 @pytest.mark.parametrize("to_agent", [True, False])

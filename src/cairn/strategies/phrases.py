@@ -44,6 +44,8 @@ class Phrases:
             "yes",
             "no",
             "asked_for",
+            "evasive",
+            "resumed",
             "pointed_at",
             "next_move",
             "filler",
@@ -129,6 +131,8 @@ class Phrases:
     yes: re.Pattern[str]
     no: re.Pattern[str]
     asked_for: re.Pattern[str]
+    evasive: re.Pattern[str]
+    resumed: re.Pattern[str]
     pointed_at: re.Pattern[str]
     next_move: re.Pattern[str]
     filler: re.Pattern[str]

@@ -22,7 +22,7 @@ from cairn.types import Message
 
 MAX_CHARS = 400
 LONGEST_SENTENCE = 2000
-_LONGEST_ANSWER = 12
+_LONGEST_ANSWER, _FEW = 12, 4
 _SHORT = 40
 _ATTACHED = re.compile(r"\[(image|audio|doc|pdf|html|email): ([^\]]+)\]")
 _BLANKED = re.compile(_ATTACHED.pattern + r"|(?<!\S)\{[a-z]+\}(?!\S)")
@@ -161,7 +161,7 @@ def statements_of(
         last = said[-1].text if said else ""
         asks = spoken(last).is_question(last)
         asked_by = message.sender_id if asks else ""
-        question = (" ".join(last.split()), message) if asks and message.role == "user" else None
+        question = (" ".join(last.split()), message) if asks else None
     return found
 
 
@@ -189,7 +189,7 @@ def _peoples(
     for one in said:
         phrases = spoken(one.text)
         is_reply = one is said[0] and bool(asked_by) and asked_by != told.message.sender_id
-        if is_reply and _is_bare_answer(phrases.bared(one.text, others), phrases):
+        if is_reply and (answered or _is_bare_answer(phrases.bared(one.text, others), phrases)):
             before = one
             continue
         if before is not None and _is_withdrawal(one.text) and groups and groups[-1][1] >= before.begin:
@@ -395,30 +395,43 @@ def _answer(
     asked, asker = question
     phrases = spoken(asked)
     first = said[0]
-    if (
-        not phrases.is_full
-        or not _is_plain_question(asked, phrases)
-        or len(first.text.split()) > _LONGEST_ANSWER
-    ):
-        return None
+    core = phrases.bared(asked, [message.speaker])
     answer = phrases.bared(first.text, [asker.speaker])
-    if _kept_alone(first, phrases, setting, asker) or phrases.is_question(first.text):
+    if not _is_plain_question(core, phrases) or _length(first.text, phrases) > _LONGEST_ANSWER:
         return None
-    if phrases.yes_no.match(asked):
+    if asker.role != "user" and (phrases.first.search(core) or phrases.we.search(core)):
+        return None  # an agent asks what it is to do
+    # "My neighbour Ines" has no verb: of a language whose verbs are not known, so few words stay with their question.
+    is_few = (
+        not phrases.is_full and _length(answer, phrases) < _FEW and not any(_told(answer, phrases, setting))
+    )
+    is_alone = not (is_few or _is_bare_answer(answer, phrases)) and _kept_alone(
+        first, phrases, setting, asker
+    )
+    if is_alone or phrases.is_question(first.text):
+        return None
+    if phrases.yes_no.match(core):
         if not (phrases.yes.match(first.text) or phrases.no.match(first.text)) or len(said) > 1:
             return None
     elif (
-        not phrases.asked_for.match(asked)
+        not phrases.asked_for.match(core)
         or not phrases.telling(lowered(answer))
+        or phrases.evasive.match(answer)
         or phrases.small_talk.search(first.text)
         or phrases.second.search(first.text)
         or phrases.hedged.search(first.text)
-        or phrases.leans(answer)
+        or phrases.joking.search(first.text)
+        or (phrases.leans(answer) and not phrases.resumed.match(answer))
     ):
         return None
     text = f"{asker.speaker}: {asked} {quote(message.speaker, told.quoted(first.begin, first.stop))}"
     ids = tuple(one for one in (asker.id, message.id) if one)
     return Statement(text, ids, told.at, message.sender_id, message.speaker, first.text, (message.sender_id,))
+
+
+def _length(text: str, phrases: Phrases) -> int:
+    """How many words are said; of words that are not parted, half the letters."""
+    return len(text.split()) if phrases.has_blanks else len(text) // 2
 
 
 def _is_bare_answer(core: str, phrases: Phrases) -> bool:
@@ -442,9 +455,9 @@ def _is_plain_question(asked: str, phrases: Phrases) -> bool:
     """Whether a question says by itself what it asks: of the listener, of something named, and no mere courtesy."""
     content = phrases.telling(list(words.word_set(asked)))
     return (
-        3 <= len(asked.split()) <= 16
-        and len(content) >= 2
-        and bool(phrases.second.search(asked))
+        3 <= _length(asked, phrases) <= 16
+        and len(content) >= (1 if phrases.asked_for.match(asked) else 2)
+        and bool(phrases.second.search(asked) or phrases.asked_for.match(asked))
         and not phrases.pointed_at.search(asked)
         and not phrases.offers.match(asked)
     )
