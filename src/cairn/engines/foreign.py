@@ -8,15 +8,30 @@ whatever else the system refused `StorageFailed`, each with the key and without 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
+from typing import Any
 
 from cairn.engines.inmemory import nothing_at
 from cairn.errors import CairnError, Invalid, StorageFailed
-from cairn.seams import Capabilities, DerivedMaintenance, Info, Journals, Locator, Locks, StorageBackend
+from cairn.seams import Capabilities, DerivedMaintenance, Journals, Locator, StorageBackend
 from cairn.seams.journals import WrittenJournals
-from cairn.seams.storage import ReadBack, Watch
+
+
+def _passed_on(verb: str) -> Any:
+    """A verb that `inner` answers alone."""
+    return lambda self, *given, **more: getattr(self._inner, verb)(*given, **more)
+
+
+def _at_place(verb: str) -> Any:
+    """A verb that names a place: `_around` sees it pass."""
+
+    def run(self: WrappedBackend, locator: Locator, *given: Any, **more: Any) -> Any:
+        with self._around(verb.removesuffix("_version"), locator):
+            return getattr(self._inner, verb)(locator, *given, **more)
+
+    return run
 
 
 class WrappedBackend(StorageBackend):
@@ -42,71 +57,12 @@ class WrappedBackend(StorageBackend):
     def _around(self, verb: str, locator: Locator) -> AbstractContextManager[None]:
         """What stands around a verb that is passed on."""
 
-    def read(self, locator: Locator) -> str:
-        with self._around("read", locator):
-            return self._inner.read(locator)
-
-    def read_version(self, locator: Locator) -> tuple[str, str]:
-        with self._around("read", locator):
-            return self._inner.read_version(locator)
-
-    def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
-        with self._around("write", locator):
-            return self._inner.write(locator, content, expect=expect)
-
-    def list(self, locator: Locator) -> list[Locator]:
-        with self._around("list", locator):
-            return self._inner.list(locator)
-
-    def exists(self, locator: Locator) -> bool:
-        with self._around("exists", locator):
-            return self._inner.exists(locator)
-
-    def info(self, locator: Locator) -> Info:
-        with self._around("info", locator):
-            return self._inner.info(locator)
-
-    def mkdir(self, locator: Locator) -> Locator:
-        with self._around("mkdir", locator):
-            return self._inner.mkdir(locator)
-
-    def remove(self, locator: Locator) -> None:
-        with self._around("remove", locator):
-            self._inner.remove(locator)
-
-    def prune(self, locator: Locator) -> int:
-        with self._around("prune", locator):
-            return self._inner.prune(locator)
-
-    def sweep(self, older_than_seconds: float = 3600.0) -> int:
-        return self._inner.sweep(older_than_seconds)
-
-    def locks(self, local: Locks) -> Locks:
-        return self._inner.locks(local)
-
-    def watch(self) -> Watch | None:
-        return self._inner.watch()
-
-    def turn(self, name: str, seconds: float) -> bool:
-        return self._inner.turn(name, seconds)
-
-    def tell(self, keys: Iterable[str]) -> None:
-        self._inner.tell(keys)
-
-    def scrub(self) -> bool:
-        return self._inner.scrub()
-
-    def archive(self, *only: Locator) -> int:
-        return self._inner.archive(*only)
-
-    def read_back(self) -> ReadBack | None:
-        return self._inner.read_back()
-
-    def trouble(self) -> str:
-        return self._inner.trouble()
-
-    def close(self) -> None:
-        self._inner.close()
+    read, read_version, write = map(_at_place, ("read", "read_version", "write"))
+    list, exists, info, mkdir = map(_at_place, ("list", "exists", "info", "mkdir"))
+    remove, prune = map(_at_place, ("remove", "prune"))
+    sweep, locks, watch, turn, tell = map(_passed_on, ("sweep", "locks", "watch", "turn", "tell"))
+    scrub, archive, read_back = map(_passed_on, ("scrub", "archive", "read_back"))
+    trouble, close = map(_passed_on, ("trouble", "close"))
 
 
 class ForeignBackend(WrappedBackend):
