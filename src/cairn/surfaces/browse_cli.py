@@ -70,10 +70,6 @@ def _from_file(args: argparse.Namespace, fields: dict[str, Any]) -> None:
     fields["source"] = text_of(args.file)
 
 
-def say_revised(done: Any, output: Output) -> None:
-    output.line(f"{done['id']} is revised; its version is {done['version']}.")
-
-
 def open_page(call: CommandCall) -> int:
     """Open the page; where no server serves this root, serve it here until Ctrl-C."""
     from cairn.config import load
@@ -156,7 +152,7 @@ COMMANDS = (
     Command(
         "revise",
         Browse.revise,
-        say_revised,
+        "{id} is revised; its version is {version}.",
         positional="entry_id",
         without="source",
         also={

@@ -72,7 +72,7 @@ class Command:
     Attributes:
         name: What is typed, with its group: "memories list".
         method: The operation it calls.
-        prints: Shows the answer and returns the exit code (None for 0).
+        prints: Shows the answer and returns the exit code (None for 0); or a line with the answer's fields in braces.
         positional: Fields that stand without an option, each with its number as argparse takes it: "agent text+".
         short: Other names for options.
         one_of: Fields of which at most one is given; the first is the person of the settings where none is.
@@ -88,7 +88,7 @@ class Command:
 
     name: str
     method: Callable[..., Any] | None = None
-    prints: Prints | None = None
+    prints: Prints | str | None = None
     positional: str = ""
     short: Mapping[str, str] = field(default_factory=dict)
     one_of: str = ""
@@ -171,6 +171,9 @@ class Command:
     def say(self, data: Any, output: Output) -> int:
         """Print an answer; the exit code."""
         output.value(data[self.bare] if self.bare else data)
+        if isinstance(self.prints, str):
+            output.line(self.prints.format_map(data))
+            return 0
         return (self.prints(data, output) or 0) if self.prints is not None else 0
 
     def _fields(self, args: argparse.Namespace) -> dict[str, Any]:

@@ -154,10 +154,6 @@ def say_agent(data: Any, output: Output) -> None:
         output.block(text)
 
 
-def say_identity(data: Any, output: Output) -> None:
-    output.line(f"{data['id']}: {data['name']}")
-
-
 def say_document(data: Any, output: Output) -> None:
     output.line(f"{data['path']} {'is written.' if data['lsn'] else 'says so already.'}")
 
@@ -183,7 +179,7 @@ def say_days(data: Any, output: Output) -> int:
 COMMANDS = (
     Command("agents list", Keeping.agents, say_agents),
     Command("agents show", Keeping.agent, say_agent, positional="agent"),
-    Command("agents set", Keeping.set_agent, say_identity, positional="agent", reading=False),
+    Command("agents set", Keeping.set_agent, "{id}: {name}", positional="agent", reading=False),
     Command(
         "agents write",
         Keeping.set_agent_document,

@@ -28,17 +28,9 @@ def say_added(data: Any, output: Output) -> int:
     return 1 if data["refused"] else 0
 
 
-def say_stored(one: Any, output: Output) -> None:
-    output.line(f"{one['change']}: {one['title']}  {one['doc_id']}  {one['md_path']}")
-
-
 def say_edited(done: Any, output: Output) -> None:
     changed = ", ".join(done["updated_fields"])
     output.line(f"{done['doc_id']}: {changed} changed." if changed else "Nothing changed.")
-
-
-def say_removed(done: Any, output: Output) -> None:
-    output.line(f"Removed {done['removed']}.")
 
 
 def say_documents(data: Any, output: Output) -> int:
@@ -93,10 +85,6 @@ def say_linked(done: Any, output: Output) -> None:
         output.line(f"{done['waiting']} files are still to be read.")
 
 
-def say_unlinked(done: Any, output: Output) -> None:
-    output.line(f"{done['path']} is searched no longer; nothing in it was touched.")
-
-
 def say_links(data: Any, output: Output) -> int:
     for one in data["links"]:
         trouble = f"  ({one['trouble']})" if one["trouble"] else ""
@@ -112,6 +100,7 @@ def _say_notes(data: Any, output: Output) -> None:
         output.note(note)
 
 
+_STORED = "{change}: {title}  {doc_id}  {md_path}"
 _FILE_ARGUMENT = {"file": {"metavar": "FILE", "help": "the file"}}
 
 
@@ -131,7 +120,7 @@ COMMANDS = (
     Command(
         "knowledge upload",
         Knowledge.knowledge_upload,
-        say_stored,
+        _STORED,
         without="file file_name",
         also=_FILE_ARGUMENT,
         fill=_fill_file,
@@ -140,14 +129,14 @@ COMMANDS = (
     Command(
         "knowledge replace",
         Knowledge.knowledge_replace,
-        say_stored,
+        _STORED,
         positional="doc_id",
         without="file file_name",
         also=_FILE_ARGUMENT,
         fill=_fill_file,
     ),
     Command("knowledge edit", Knowledge.knowledge_edit, say_edited, positional="doc_id"),
-    Command("knowledge remove", Knowledge.knowledge_remove, say_removed, positional="doc_id"),
+    Command("knowledge remove", Knowledge.knowledge_remove, "Removed {removed}.", positional="doc_id"),
     Command("knowledge list", Knowledge.knowledge_list, say_documents, short={"category_id": "--category"}),
     Command("knowledge show", Knowledge.knowledge_show, say_document, positional="doc_id"),
     Command("knowledge topic", Knowledge.knowledge_topic, say_topic, positional="topic_id"),
@@ -167,6 +156,11 @@ COMMANDS = (
         reading=False,
         progress="reading the folder",
     ),
-    Command("knowledge unlink", Knowledge.knowledge_unlink, say_unlinked, positional="name"),
+    Command(
+        "knowledge unlink",
+        Knowledge.knowledge_unlink,
+        "{path} is searched no longer; nothing in it was touched.",
+        positional="name",
+    ),
     Command("knowledge links", Knowledge.knowledge_links, say_links),
 )

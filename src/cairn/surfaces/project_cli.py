@@ -90,7 +90,7 @@ def _fill_tree(args: argparse.Namespace, fields: dict[str, Any]) -> None:
 
 
 def _on_tree(
-    name: str, method: Callable[..., Any] | None = None, prints: Prints | None = None, **more: Any
+    name: str, method: Callable[..., Any] | None = None, prints: Prints | str | None = None, **more: Any
 ) -> Command:
     """A command about the work tree that `--dir` names."""
     without = f"path {more.pop('without', '')}"
@@ -111,10 +111,6 @@ def say_change(done: Any, output: Output) -> None:
 def say_begun(done: Any, output: Output) -> None:
     say_change(done, output)
     output.line("Read docs/cairn/README.md; commit .cairn and docs/cairn when they look right.")
-
-
-def say_recorded(event: Any, output: Output) -> None:
-    output.line(f"Recorded {event['id']}: {event['summary']}")
 
 
 def say_status(value: Any, output: Output) -> None:
@@ -401,7 +397,7 @@ COMMANDS = (
     _on_tree(
         "record",
         Repositories.project_record,
-        say_recorded,
+        "Recorded {id}: {summary}",
         positional="summary",
         short={
             "decisions": "--decision",
@@ -426,14 +422,14 @@ COMMANDS = (
     _on_tree(
         "sources add",
         Repositories.project_source_add,
-        lambda source, output: output.line(f"Added {source['id']}: {source['path']}"),
+        "Added {id}: {path}",
         positional="type folder",
     ),
     _on_tree("sources list", Repositories.project_sources, say_sources, bare="sources"),
     _on_tree(
         "sources remove",
         Repositories.project_source_remove,
-        lambda source, output: output.line(f"Removed {source['id']}."),
+        "Removed {id}.",
         positional="id",
     ),
     _on_tree(

@@ -127,10 +127,6 @@ def cascade_fix(call: CommandCall) -> int:
     return 0
 
 
-def say_rebuilt(done: Any, output: Output) -> None:
-    output.line(f"Rebuilt: {done['rows']} rows from {done['notes']} files in {done['seconds']:.1f} s.")
-
-
 # ---------------------------------------------------------------- strategies
 
 
@@ -495,10 +491,6 @@ def say_new_token(made: Any, output: Output) -> None:
     output.note(f'Token "{made["name"]}" ({made["rights"]}){ends}. It is shown this once: keep it now.')
 
 
-def say_revoked(gone: Any, output: Output) -> None:
-    output.line(f'Token "{gone["name"]}" holds no more; running servers refuse it from the next call on.')
-
-
 def say_calls(data: Any, output: Output) -> int:
     for one in data["calls"]:
         about = " ".join(f"{name}={json.dumps(value)}" for name, value in one["about"].items())
@@ -517,7 +509,12 @@ COMMANDS = (
     Command("cascade sync", Upkeep.sync, say_synced, positional="path?", progress="indexing"),
     Command("cascade quiesce", Upkeep.quiesce, say_quiesced),
     Command("cascade fix", Upkeep.failures, short={"retry": "--apply"}, run=cascade_fix),
-    Command("cascade rebuild", Upkeep.rebuild, say_rebuilt, progress="rebuilding the index"),
+    Command(
+        "cascade rebuild",
+        Upkeep.rebuild,
+        "Rebuilt: {rows} rows from {notes} files in {seconds:.1f} s.",
+        progress="rebuilding the index",
+    ),
     Command("ome list", Upkeep.strategies, say_strategies, bare="strategies"),
     Command("ome trigger", Upkeep.trigger, say_triggered, positional="name"),
     Command("ome switch", Upkeep.switch, say_strategies, positional="name", bare="strategies"),
@@ -586,6 +583,11 @@ COMMANDS = (
     Command("push", Moving.push, say_pushed, positional="folder"),
     Command("token add", Access.add_token, say_new_token, positional="name", reading=False),
     Command("token list", Access.tokens, say_tokens, bare="tokens"),
-    Command("token revoke", Access.revoke_token, say_revoked, positional="name"),
+    Command(
+        "token revoke",
+        Access.revoke_token,
+        'Token "{name}" holds no more; running servers refuse it from the next call on.',
+        positional="name",
+    ),
     Command("audit", Access.audit, say_calls, bare="calls"),
 )
