@@ -372,7 +372,8 @@ class SqliteJobs(SqlJobs):
         dropped = super().forget(names)
         if not self._database.scrub():
             raise Unavailable(
-                "the queue of the strategies is in use just now; forget again to remove the freed bytes"
+                "the queue of the strategies is in use just now; forget again to remove the freed bytes",
+                again=True,
             )
         return dropped
 

@@ -27,6 +27,7 @@ from cairn.governed.access import ref
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Record, stamp
 from cairn.governed.transcripts import Log, Said
+from cairn.governed.unfinished import ForgetAgain
 from cairn.governed.wanted import (
     IN_GIT,
     OF_HISTORY,
@@ -63,7 +64,7 @@ _ALIKE_SHOWN = 200
 
 # A second round is for what others write meanwhile: an editor, another process, someone saying it again.
 _ROUNDS = 2
-_STILL_THERE = "the words are still there; it may have been written meanwhile: forget again"
+_STILL_THERE = ForgetAgain("the words are still there; it may have been written meanwhile: forget again")
 _BY_ID = "an id or a name holds the words; those are not rewritten"
 _OTHERS = "other owners' memory"
 _OTHERS_WHY = "the same words stand there; they are not this owner's: ask for all owners to take them, too"

@@ -25,6 +25,7 @@ from cairn.errors import CairnError, NotFound
 from cairn.governed import pages, removal, transcripts, unfinished
 from cairn.governed.memories import Keeper
 from cairn.governed.records import stamp
+from cairn.governed.unfinished import ForgetAgain
 from cairn.governed.wanted import (
     IN_GIT,
     OF_HISTORY,
@@ -45,7 +46,9 @@ from cairn.seams.storage import readable_files
 from cairn.talk.sessions import message_id, session_locator
 from cairn.types import Entry, Scope, Space
 
-STILL_THERE = "something of theirs is still there; it may have been written meanwhile: forget again"
+STILL_THERE = ForgetAgain(
+    "something of theirs is still there; it may have been written meanwhile: forget again"
+)
 _SHARED = "others had a part in this session: their conversation stays; ask for shared sessions to take this person's words out"
 _NAMED = "others' words name this person; they are the others'"
 _SAID_AGAIN = "a sentence that went was said there, too; forget it there by its words"

@@ -21,8 +21,13 @@ from cairn.seams.storage import StorageBackend, children
 from cairn.types import Scope, Space
 
 FOLDER = Locator(".tmp/forgetting")
-AGAIN = "forget again"
 _KEPT = "what to look for is kept there, so that the same call can be made again; it goes when nothing else is left"
+
+
+class ForgetAgain(str):
+    """Why something stays that the same call, made again, would take: its record stays, too."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class Begun:
 
     def stays(self, left: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """The record, named like everything else that is left, where something of that asks to forget again."""
-        is_needed = any(AGAIN in why for _, why in left)
+        is_needed = any(isinstance(why, ForgetAgain) for _, why in left)
         return [(self._place().key, _KEPT)] if is_needed else []
 
     def end(self, left: Iterable[tuple[str, str]]) -> None:

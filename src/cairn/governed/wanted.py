@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cairn.errors import CairnError
-from cairn.governed.unfinished import Begun
+from cairn.governed.unfinished import Begun, ForgetAgain
 from cairn.language.near import jaccard
 from cairn.language.words import is_unspaced, word_set
 from cairn.notes.kinds import TRACKS
@@ -435,7 +435,7 @@ class Beside:
             try:
                 add(name, take(gone))
             except CairnError as error:
-                left.append((name, str(error)))
+                left.append((name, ForgetAgain(error) if error.facts.get("again") else str(error)))
         return left
 
 

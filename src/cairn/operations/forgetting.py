@@ -18,6 +18,7 @@ from cairn.seams import Locator
 from cairn.types import Scope
 
 if TYPE_CHECKING:
+    from cairn.governed.unfinished import ForgetAgain
     from cairn.governed.wanted import Beside, Wanted
     from cairn.parts import Parts
 
@@ -73,17 +74,15 @@ def finish(memory: Any, begun: Sequence[Mapping[str, Any]]) -> None:
             _log.warning("a forgetting that was begun is not finished: %s", error)
 
 
-def _unsettled(parts: Parts, *, paused: bool) -> list[tuple[str, str]]:
+def _unsettled(parts: Parts, *, paused: bool) -> list[tuple[str, ForgetAgain]]:
     """Wait for writers that may have read the words before they were forgotten; return those still running at the deadline."""
-    left = []
+    again, left = governed.unfinished.ForgetAgain, []
     if not paused:
-        left.append(
-            ("strategies", "one has been running for a minute and may write what it read; forget again")
-        )
+        why = "one has been running for a minute and may write what it read; forget again"
+        left.append(("strategies", again(why)))
     if not parts.capture.settle():
-        left.append(
-            ("episodes", "a model has been telling one for a minute; forget again once it is written")
-        )
+        why = "a model has been telling one for a minute; forget again once it is written"
+        left.append(("episodes", again(why)))
     return left
 
 
@@ -151,7 +150,7 @@ def purge_index(parts: Parts, touched: Sequence[str]) -> int:
     )
     # Up to here and no further: on a busy root something else always waits.
     if not parts.indexer.wait(parts.indexer.scan().lsn, 60.0):
-        raise Unavailable("the cleaned notes are not indexed yet; forget again in a moment")
+        raise Unavailable("the cleaned notes are not indexed yet; forget again in a moment", again=True)
     parts.state.forget([path for path in paths if not parts.storage.exists(Locator(path))])
     parts.folder.stop()
     scrubs = (
@@ -162,5 +161,6 @@ def purge_index(parts: Parts, touched: Sequence[str]) -> int:
     )
     left = [name for name, scrub in scrubs if not scrub()]
     if left:
-        raise Unavailable(f"{', '.join(left)}: in use just now; forget again to remove the freed bytes")
+        told = f"{', '.join(left)}: in use just now; forget again to remove the freed bytes"
+        raise Unavailable(told, again=True)
     return len(paths)
