@@ -4,12 +4,14 @@ words on disk.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from cairn.engines import plain
-from cairn.engines.glance import glance
+from cairn.engines.row_tables import FULL_TEXT
 from cairn.governed.framing import frame
 from cairn.language.words import stop_words, tokens
 
@@ -17,6 +19,7 @@ OPENING = "The memory is still being opened, so this was looked for by its words
 _PAGE = Path("default_app/default_project/shared/pages/MEMORY.md")
 _LINES = 4
 _MOST_TERMS = 24
+_PER_TABLE = 8
 _LONGEST = 400
 
 
@@ -35,13 +38,43 @@ def by_words(index_dir: Path, person: str, prompt: str) -> list[str]:
     A question of before is left out: it tells nothing.
     """
     terms = [one for one in dict.fromkeys(tokens(prompt)) if one not in stop_words()][:_MOST_TERMS]
-    found = glance(index_dir, person, terms, max(2, (len(terms) + 1) // 2))
+    found = _glance(index_dir, person, terms, max(2, (len(terms) + 1) // 2))
     lines: list[str] = []
     for text in found:
         line = " ".join(text.split())[:_LONGEST]
         if not line.endswith(("?", "？")) and not any(one in line for one in lines):
             lines.append(line)
     return lines[:_LINES]
+
+
+def _glance(index_dir: Path, owner: str, terms: Sequence[str], least: int) -> list[str]:
+    """Texts of `owner` (a person, in all spaces) that hold at least `least` of the terms, best first.
+
+    With the standard library alone: no model, no ranker, no writing.
+    """
+    path = index_dir / "sqlite" / "index.db"
+    words = [term for term in terms if term.replace("_", "").isalnum()]
+    if not words or not path.exists():
+        return []
+    query = " OR ".join(f'"{word}"' for word in words)
+    found: dict[str, float] = {}
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=0.1)) as db:
+            for table in FULL_TEXT:
+                for text, tokens, score in db.execute(
+                    f"SELECT rows.text, {table}.tokens, bm25({table}) FROM {table}"
+                    f" JOIN rows ON rows.id = {table}.rowid JOIN scopes ON scopes.id = rows.scope_id"
+                    f" WHERE {table} MATCH ? AND rows.hidden = 0 AND rows.status IN ('', 'promoted')"
+                    # What stands in an open stretch was said just now, perhaps by the one who asks.
+                    " AND (rows.kind NOT IN ('message', 'passage') OR rows.cell_id IS NOT NULL)"
+                    f" AND scopes.track = 'user' AND scopes.owner = ? ORDER BY 3 LIMIT {_PER_TABLE}",
+                    (query, owner),
+                ):
+                    if len(set(words) & set(str(tokens).split())) >= least:
+                        found[str(text)] = float(score)
+    except sqlite3.Error:
+        return []
+    return sorted(found, key=found.__getitem__)
 
 
 def told(index_dir: Path, person: str, prompt: str) -> str:

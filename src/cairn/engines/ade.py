@@ -1,17 +1,19 @@
-"""Reads a database of ADE as rows for an import."""
+"""Reads a database of ADE as rows for an import, and writes one for other programs."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cairn.errors import Invalid
+from cairn.errors import Conflict, Invalid, Unavailable
 
 _MAGIC = b"SQLite format 3\0"
 _MOST_BYTES = 64 * 1024 * 1024
@@ -103,3 +105,29 @@ def from_database(path: Path) -> list[Mapping[str, Any]]:
         told = known.get(row.get("id"), {})
         row |= {key: told.get(key) for key in ("trigger", "procedure_markdown")}
     return [*memories, *legacy]
+
+
+def write_database(target: Path, fill: Callable[[sqlite3.Connection], int]) -> int:
+    """Make the database `target`, readable by its owner alone, and have `fill` write into it; what that returns.
+
+    It has a temporary name until it is complete.
+
+    Raises:
+        Conflict: there is a file of that name; it is left as it is.
+        Unavailable: it cannot be written.
+    """
+    if target.exists():
+        raise Conflict(f"{target} is there already: choose a new name, or move it away.", target=str(target))
+    draft = target.with_name(f".{target.name}.tmp.{uuid.uuid4().hex[:8]}")
+    try:
+        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        with closing(sqlite3.connect(draft)) as db:
+            done = fill(db)
+        os.link(draft, target)
+    except FileExistsError:
+        raise Conflict(f"{target} is there already: choose a new name.", target=str(target)) from None
+    except (OSError, sqlite3.Error) as error:
+        raise Unavailable(f"{target} cannot be written: {error}.", target=str(target)) from None
+    finally:
+        draft.unlink(missing_ok=True)
+    return done

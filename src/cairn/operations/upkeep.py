@@ -382,7 +382,7 @@ class Upkeep(Room):
             Conflict: there is a file of that name.
             Invalid: the target lies in the root itself.
         """
-        from cairn.engines.tables import write_database
+        from cairn.engines.ade import write_database
         from cairn.governed import derived
 
         path = Path(target).expanduser().absolute()
