@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from cairn.language import tongues, whole, words
 
@@ -45,28 +46,15 @@ def of_language(code: str) -> Asking:
     tongue = tongues.known()[code]
     table = tongue.table("asking")
     first = [re.escape(word) for word in str(table.get("first_person", "")).split("/") if word]
-
-    def pattern(name: str) -> re.Pattern[str]:
-        return tongues.compiled(table.get(name, ()), tongue)
-
-    return Asking(
-        tongues.compiled(first, tongue),
-        pattern("advice"),
-        pattern("when"),
-        pattern("when_not"),
-        pattern("how_many"),
-        pattern("several"),
-        pattern("former"),
-        pattern("orders"),
-        pattern("how_to"),
-        pattern("to_me"),
-        pattern("general"),
-        pattern("states"),
-        frozenset(words.tokens(str(table.get("fillers", "")))),
-        table.get("capitals") == "names",
-        frozenset(str(table.get("articles", "")).split()),
-        pattern("stand_ins"),
-    )
+    found: dict[str, Any] = {
+        "first_person": tongues.compiled(first, tongue),
+        "fillers": frozenset(words.tokens(str(table.get("fillers", "")))),
+        "names_by_capital": table.get("capitals") == "names",
+        "articles": frozenset(str(table.get("articles", "")).split()),
+    }
+    for name in (field.name for field in fields(Asking) if field.name not in found):
+        found[name] = tongues.compiled(table.get(name, ()), tongue)
+    return Asking(**found)
 
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")

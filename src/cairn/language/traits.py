@@ -15,7 +15,7 @@ import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from cairn.budget import kept
@@ -404,37 +404,14 @@ def _rules_of(tongue: Tongue) -> _Rules:
     rules: list[_Rule] = []
     given: list[Mapping[str, Any]] = tongue.tables.get("profile", [])
     for rule in given:
-        rules += [
-            _Rule(
-                rule["category"],
-                rule.get("slot", ""),
-                rule.get("value", ""),
-                rule.get("ends", False),
-                compiled("^" + p),
-            )
-            for p in rule["patterns"]
-        ]
-    return _Rules(
-        tuple(rules),
-        compiled(table.get("tag", "(?!)")),
-        compiled(table.get("back", "(?!)")),
-        compiled(table.get("starts", "(?!)")),
-        compiled(table.get("ends", "(?!)")),
-        compiled(table.get("doubt", "(?!)")),
-        compiled(table.get("reports", "(?!)")),
-        compiled(table.get("beside", "(?!)")),
-        compiled(table.get("purpose", "(?!)")),
-        compiled(table.get("kept", "(?!)")),
-        frozenset(str(table.get("little", "")).split()),
-        frozenset(str(table.get("articles", "")).split()),
-        compiled(table.get("object_ends", "[,;]")),
-        compiled(table.get("between", "(?!)")),
-        compiled(table.get("frame", "(?!)")),
-        compiled(table.get("now", "(?!)")),
-        compiled(table.get("oneself", "")),
-        compiled(table.get("when", "(?!)")),
-        tongue.has_blanks,
-    )
+        slot, value, ends = rule.get("slot", ""), rule.get("value", ""), rule.get("ends", False)
+        rules += [_Rule(rule["category"], slot, value, ends, compiled("^" + p)) for p in rule["patterns"]]
+    found: dict[str, Any] = {"rules": tuple(rules), "has_blanks": tongue.has_blanks}
+    found |= {name: frozenset(str(table.get(name, "")).split()) for name in ("little", "articles")}
+    otherwise = {"object_ends": "[,;]", "oneself": ""}
+    for name in (field.name for field in fields(_Rules) if field.name not in found):
+        found[name] = compiled(table.get(name, otherwise.get(name, "(?!)")))
+    return _Rules(**found)
 
 
 def _says_what(slot: str, match: re.Match[str], known: _Rules) -> bool:

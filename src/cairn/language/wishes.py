@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from cairn.language import tongues
@@ -29,6 +29,9 @@ _FILE = re.compile(
 )
 _HANDED = re.compile(r"[:：]\s*\S.{8,}$", re.DOTALL)
 _LETTERS = re.compile(r"[^\W\d_]+")
+# How the words of a class are looked for: anywhere, or as a list of words; all others where a clause opens.
+_WITHIN = ("lasting", "finite", "count", "piece", "here", "part", "past", "likes", "dislikes")
+_LISTED = ("things", "topics", "ways")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -242,8 +245,8 @@ def is_stated(sentence: str, tongue: Tongue) -> bool:
 def _classes_of(tongue: Tongue) -> _Classes:
     table = tongue.table("wishes")
 
-    def opening(name: str) -> re.Pattern[str]:
-        return re.compile(tongues.widened(tongues.either(table.get(name, ()))), re.IGNORECASE)
+    def opening(name: str, otherwise: str | tuple[str, ...] = ()) -> re.Pattern[str]:
+        return re.compile(tongues.widened(tongues.either(table.get(name, otherwise))), re.IGNORECASE)
 
     def within(name: str) -> re.Pattern[str]:
         return tongues.compiled([tongues.either(table[name])] if name in table else [], tongue)
@@ -252,38 +255,10 @@ def _classes_of(tongue: Tongue) -> _Classes:
         words = str(table.get(name, "")).replace("*", r"\w*").split()
         return tongues.compiled([word.replace("_", " ") for word in words], tongue)
 
-    return _Classes(
-        opening("polite"),
-        opening("topic"),
-        re.compile(tongues.widened(tongues.either(table.get("breaks", "[,;] |[，；]"))), re.IGNORECASE),
-        opening("label"),
-        opening("case"),
-        opening("order"),
-        opening("imperative"),
-        opening("does"),
-        opening("forbidden"),
-        opening("spare"),
-        opening("duty"),
-        opening("may"),
-        opening("habit"),
-        within("lasting"),
-        listed("things"),
-        listed("topics"),
-        listed("ways"),
-        re.compile(rf"\s*(?:\w+\s+){{0,2}}{listed('things').pattern}", re.IGNORECASE),
-        re.compile(rf"(?:{opening('task').pattern})" + r"(?!\w)" * tongue.has_blanks, re.IGNORECASE),
-        within("finite"),
-        opening("bare"),
-        opening("need"),
-        opening("generic"),
-        within("count"),
-        within("piece"),
-        within("here"),
-        within("part"),
-        opening("stated"),
-        within("past"),
-        within("likes"),
-        within("dislikes"),
-        opening("given"),
-        opening("others"),
-    )
+    found = {name: within(name) for name in _WITHIN} | {name: listed(name) for name in _LISTED}
+    found["breaks"] = opening("breaks", "[,;] |[，；]")
+    found["of_things"] = re.compile(rf"\s*(?:\w+\s+){{0,2}}{found['things'].pattern}", re.IGNORECASE)
+    ended = r"(?!\w)" * tongue.has_blanks
+    found["task"] = re.compile(rf"(?:{opening('task').pattern})" + ended, re.IGNORECASE)
+    found |= {one.name: opening(one.name) for one in fields(_Classes) if one.name not in found}
+    return _Classes(**found)

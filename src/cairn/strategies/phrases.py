@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cairn.language import tongues, wishes, words
 from cairn.language.tongues import Tongue
-from cairn.strategies.grammar import lexicon, words_of
 
 _NUMBER = re.compile(r"\d")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*(?:-[^\W_]+)*|\s+|.", re.DOTALL)
 _IDENTIFIER = re.compile(r"[a-z][A-Z]|\w[_/]\w|\w\.\w|`")
 _CAPITAL = re.compile(r"(?<=[\w,;] )[A-ZÀ-ÞА-Я][\w’'-]+")
 _MARKED = re.compile(
@@ -27,94 +27,18 @@ _SPEECH = re.compile(r"[,:：，] ?[\"“„«「『]([^\"”“»」』]{4,})")
 
 
 class Phrases:
-    """What one language calls small talk, a hedge, a request, an assistant's result; and its little words."""
+    """What one language calls small talk, a hedge, a request, an assistant's result; and its little words.
+
+    What is declared below is read from the table by its name and its type.
+    """
 
     def __init__(self, tongue: Tongue) -> None:
         table = tongue.table("talk")
         self.tongue, self.has_blanks = tongue, tongue.has_blanks
         self.is_full = "stop" in table
         self.leads = tuple(re.compile("^" + tongues.widened(p), re.I) for p in table.get("leads", ()))
-        for name in (
-            "first",
-            "we",
-            "second",
-            "question",
-            "expletive",
-            "yes_no",
-            "yes",
-            "no",
-            "asked_for",
-            "evasive",
-            "resumed",
-            "pointed_at",
-            "next_move",
-            "filler",
-            "frames",
-            "beside_frame",
-            "events",
-            "general",
-            "torn",
-            "speech",
-            "handed",
-            "reported",
-            "life",
-            "possessive",
-            "tasks",
-            "selves",
-            "agreed",
-        ):
-            setattr(self, name, pattern_in(table, name))
-        for name in (
-            "small_talk",
-            "hedged",
-            "imperative",
-            "request",
-            "elliptic",
-            "offers",
-            "result",
-            "binding",
-            "omitted",
-            "unreal",
-            "joking",
-            "leaning",
-        ):
-            setattr(self, name, pattern_in(table, name))
-        for name in (
-            "stop",
-            "empty",
-            "pointing",
-            "edges",
-            "joints",
-            "subjects",
-            "determiners",
-            "times",
-            "introducing",
-            "verbs",
-            "past",
-            "not_past",
-            "plurals",
-            "adverbs",
-            "hails",
-            "demonstratives",
-            "contracted",
-            "contractions",
-            "shortened",
-            "existing",
-            "relatives",
-            "after_relative",
-            "counted",
-            "ones",
-            "plain_plurals",
-            "near",
-            "describing",
-            "infinitive",
-            "speaking",
-            "light",
-        ):
-            setattr(self, name, lexicon(str(table.get(name, ""))))
-        for name in ("denied", "past_end", "adverb_end", "plural_end"):
-            setattr(self, name, tuple(str(table.get(name, "")).split()))
-        self.not_plural = tuple(str(table.get("not_plural", "")).split())
+        for name, kind in Phrases.__annotations__.items():
+            setattr(self, name, _READ_AS[kind](table, name))
         self.third = re.compile(str(table.get("third", "(?!)")))
         calendar = tongue.table("dates")
         days = (*calendar.get("weekdays", ()), *calendar.get("months", ()), *calendar.get("fixed", {}))
@@ -195,7 +119,7 @@ class Phrases:
     past_end: tuple[str, ...]
     adverb_end: tuple[str, ...]
     plural_end: tuple[str, ...]
-    dated: re.Pattern[str]
+    not_plural: tuple[str, ...]
 
     def bared(self, text: str, others: Sequence[str]) -> str:
         """`text` without interjections and without the name of the person spoken to."""
@@ -305,7 +229,7 @@ class Phrases:
         """
         if self.elliptic.search(text.rstrip(" .!…")) or self.leaning.search(text):
             return True
-        tokens = [t for t in words_of(text) if not t.isspace()]
+        tokens = [t for t in _WORD.findall(text) if not t.isspace()]
         nouns, closed = 0, False
         for at, token in enumerate(tokens):
             lower = token.lower()
@@ -385,7 +309,7 @@ def spoken(text: str) -> Phrases:
 
 def lowered(text: str) -> list[str]:
     """The words of a sentence, in small letters."""
-    return [t.lower().replace("’", "'") for t in words_of(text) if t[0].isalnum()]
+    return [t.lower().replace("’", "'") for t in _WORD.findall(text) if t[0].isalnum()]
 
 
 @functools.lru_cache(maxsize=256)
@@ -402,3 +326,15 @@ def pattern_in(table: Mapping[str, Any], name: str) -> re.Pattern[str]:
     return re.compile(
         tongues.widened(tongues.either(table.get(name, ()))), re.NOFLAG if name == "first" else re.I
     )
+
+
+def _words_in(table: Mapping[str, Any], name: str) -> frozenset[str]:
+    """The words listed under a name; `_` stands for a blank inside one."""
+    return frozenset(word.replace("_", " ") for word in str(table.get(name, "")).split())
+
+
+_READ_AS: Mapping[str, Callable[[Mapping[str, Any], str], object]] = {
+    "re.Pattern[str]": pattern_in,
+    "frozenset[str]": _words_in,
+    "tuple[str, ...]": lambda table, name: tuple(str(table.get(name, "")).split()),
+}
