@@ -100,9 +100,15 @@ class Strategy(ABC):
     enabled: bool = True
     cron: str = ""
 
-    def asks(self, event: Event) -> Iterable[StrategyAsk]:  # noqa: ARG002 -- a default
-        """The inputs that `event` holds for this strategy; none if it is not meant."""
-        return ()
+    def asks(self, event: Event) -> Iterable[StrategyAsk]:
+        """The inputs that `event` holds for this strategy: of a cell, each user's episode, where cells trigger it."""
+        if self.trigger != "cell" or not isinstance(event, CellEvent):
+            return
+        for scope, episode_id in event.episodes:
+            if scope.track == "user":
+                name = f"{event.cell_id}/{scope.track}/{scope.owner}"
+                cell = (event.cell_id, event.session_id, event.day)
+                yield StrategyAsk(self.name, name, scope, *cell, episode_id)
 
     def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[StrategyAsk]:  # noqa: ARG002 -- a default
         """The inputs the truth holds, given every cell that has its episodes. Done ones may be among them."""

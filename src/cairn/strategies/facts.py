@@ -20,11 +20,11 @@ from cairn.language.near import NearSets
 from cairn.language.traits import Trait, matter_of, replaces, told_of
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
-from cairn.strategies import Event, Job, Kit, Outcome, Strategy, StrategyAsk, asking
+from cairn.strategies import Job, Kit, Outcome, Strategy, StrategyAsk, asking
 from cairn.strategies.similarity import particulars
 from cairn.strategies.statements import Setting, Statement, normal
 from cairn.talk import labels
-from cairn.types import CellEvent, Entry, Message, Scope
+from cairn.types import Entry, Message, Scope
 
 if TYPE_CHECKING:
     from cairn.seams import Locator
@@ -65,23 +65,6 @@ _OVER_SCHEMA = {
 }
 
 
-def cell_asks(strategy: str, event: Event, *, tracks: Sequence[str]) -> Iterable[StrategyAsk]:
-    """One ask for each episode of a cell whose owner is on one of `tracks`."""
-    if not isinstance(event, CellEvent):
-        return
-    for scope, episode_id in event.episodes:
-        if scope.track in tracks:
-            yield StrategyAsk(
-                strategy,
-                f"{event.cell_id}/{scope.track}/{scope.owner}",
-                scope,
-                event.cell_id,
-                event.session_id,
-                event.day,
-                episode_id,
-            )
-
-
 def by_day(jobs: Sequence[Job]) -> dict[tuple[Scope, str], list[Job]]:
     """Jobs grouped by the note they write to."""
     groups: dict[tuple[Scope, str], list[Job]] = {}
@@ -94,9 +77,6 @@ class ExtractAtomicFacts(Strategy):
     name = "extract_atomic_facts"
     purpose = "single-sentence facts from an episode"
     trigger = "cell"
-
-    def asks(self, event: Event) -> Iterable[StrategyAsk]:
-        return cell_asks(self.name, event, tracks=("user",))
 
     def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
         parents = parents_of("atomic_fact", asks, kit)

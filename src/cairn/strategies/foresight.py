@@ -13,8 +13,8 @@ from cairn.language import dates, tongues
 from cairn.language.prose import Spoken
 from cairn.language.tongues import Tongue
 from cairn.notes.notebook import Draft
-from cairn.strategies import Event, Job, Kit, Outcome, Strategy, StrategyAsk, asking
-from cairn.strategies.facts import by_day, cell_asks, parents_of
+from cairn.strategies import Job, Kit, Outcome, Strategy, StrategyAsk, asking
+from cairn.strategies.facts import by_day, parents_of
 from cairn.strategies.phrases import Phrases, pattern_in, spoken
 from cairn.strategies.statements import MAX_CHARS, Setting, Told, is_binding, quote, stated_part, supports
 from cairn.talk import labels
@@ -180,9 +180,6 @@ class ExtractForesight(Strategy):
     name = "extract_foresight"
     purpose = "intentions, plans and deadlines with their time window"
     trigger = "cell"
-
-    def asks(self, event: Event) -> Iterable[StrategyAsk]:
-        return cell_asks(self.name, event, tracks=("user",))
 
     def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
         parents = parents_of("foresight", asks, kit)

@@ -20,8 +20,7 @@ from cairn.language import traits, words
 from cairn.notes import frontmatter
 from cairn.notes.format import Note, parse_note
 from cairn.notes.kinds import KINDS
-from cairn.strategies import Event, Job, Kit, Outcome, Strategy, StrategyAsk, asking
-from cairn.strategies.facts import cell_asks
+from cairn.strategies import Job, Kit, Outcome, Strategy, StrategyAsk, asking
 from cairn.strategies.similarity import particulars
 from cairn.strategies.statements import Statement, quote
 from cairn.types import Scope
@@ -269,9 +268,6 @@ class ExtractUserProfile(Strategy):
     name = "extract_user_profile"
     purpose = "what a person said about themself, in one page"
     trigger = "cell"
-
-    def asks(self, event: Event) -> Iterable[StrategyAsk]:
-        return cell_asks(self.name, event, tracks=("user",))
 
     def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
         owners: dict[Scope, list[Job]] = {}

@@ -25,7 +25,6 @@ from cairn.language import tongues, traits
 from cairn.language.sentences import split
 from cairn.language.words import word_set
 from cairn.strategies import CaseEvent, Event, Job, Kit, Outcome, Strategy, StrategyAsk
-from cairn.strategies.facts import cell_asks
 from cairn.strategies.skills import case_ask, case_asks, cases_of
 from cairn.strategies.statements import Setting, Statement, statements_of
 from cairn.types import CellEvent, Message, Scope
@@ -62,7 +61,7 @@ class ProposeMemories(Strategy):
         if isinstance(event, CaseEvent):
             yield case_ask(self.name, event.scope, event.case_id, event.day, event.session_id)
         if isinstance(event, CellEvent) and event.agents:
-            yield from cell_asks(self.name, event, tracks=("user",))
+            yield from super().asks(event)
             for agent in event.agents:
                 scope = Scope(event.space, "agent", agent)
                 name = f"{event.cell_id}/agent/{agent}"
