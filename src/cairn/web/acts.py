@@ -266,18 +266,14 @@ def planned(method: Callable[..., Any], what: str) -> Callable[[Desk, Form], Don
     return act
 
 
+_BY_NAME = (
+    revise, correct, reword, merge, restore, forget, forget_person, remember, core, upload, repair, retry, trigger, switch,
+    undo,
+)  # fmt: skip
+
 ACTS: Mapping[str, Callable[[Desk, Form], Done]] = {
-    "revise": revise,
-    "correct": correct,
-    "reword": reword,
-    "merge": merge,
-    "restore": restore,
-    "forget": forget,
-    "forget_person": forget_person,
-    "remember": remember,
-    "core": core,
+    **{act.__name__: act for act in _BY_NAME},
     "checkpoint": asked(Time.checkpoint, "{id} is marked.", "/view/project", label="label"),
-    "upload": upload,
     "drop": asked(Knowledge.knowledge_remove, "The document is removed.", _KNOWLEDGE, doc_id="id"),
     "link": asked(
         Knowledge.knowledge_link,
@@ -293,13 +289,8 @@ ACTS: Mapping[str, Callable[[Desk, Form], Done]] = {
     ),
     "sync": asked(Upkeep.sync, "{applied} changes were applied.", _HEALTH),
     "rebuild": asked(Upkeep.rebuild, "Rebuilt: {rows} rows from {notes} files.", _HEALTH),
-    "repair": repair,
-    "retry": retry,
-    "trigger": trigger,
-    "switch": switch,
     "sweep": planned(Memories.sweep, "sweep"),
     "consolidate": planned(Memories.consolidate, "consolidate"),
-    "undo": undo,
     "keep": simple(Memories.promote, "Kept."),
     "refuse": simple(Memories.archive, "Put away."),
     "archive": simple(Memories.archive, "Archived: out of answers, still in its note."),
