@@ -93,7 +93,7 @@ docs: $(VENV)/.ready ## write the parts of docs/ that are made from the code
 	@$(BIN)/python -m tools.make_docs
 
 lock: $(VENV)/.ready ## resolve pyproject.toml anew into requirements.lock
-	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --extra model --extra mcp --extra documents --extra cluster --extra bench --group dev --no-header --python-version 3.11 pyproject.toml -o requirements.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --extra model --extra multilingual --extra mcp --extra documents --extra cluster --extra bench --group dev --no-header --python-version 3.11 pyproject.toml -o requirements.lock
 
 clean:           ## remove the environment and caches
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis build dist

