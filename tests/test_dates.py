@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.language import dates, sentences
+from cairn.language import dates, sentences, tongues
 from tests.waiting import calls_of
 
 MONDAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
@@ -283,3 +283,15 @@ def test_a_sentence_of_thousands_of_days_costs_a_bounded_look():
         for text in ("Monday " * 1_000, "Monday " * 4_000)
     )
     assert 0 < few == many < 1_000
+
+
+def test_a_pattern_is_compiled_when_a_sentence_has_what_it_needs() -> None:
+    """Most of a language's patterns need a weekday, a month or a unit: the first time named does not compile them all."""
+    said = "I went there yesterday"
+    dates._rules.cache_clear()
+    rules = dates._words_of(tongues.spoken_in(said)).rules[1]
+    first = calls_of(lambda: dates.mentions(said, MONDAY))["compiled"]
+    assert 0 < first < len(rules) / 2
+    assert calls_of(lambda: dates.mentions("we leave on 17 October 2023", MONDAY))["compiled"] > 0
+    assert calls_of(lambda: dates.mentions(f"{said}. We leave on 17 October 2023", MONDAY))["compiled"] == 0
+    assert only(said)[0] == date(2023, 5, 7)

@@ -106,10 +106,10 @@ class Shape:
             joined = "|".join(written)
         return re.compile(joined.replace(r"\<", _WORD_BEGINS).replace(r"\>", _WORD_ENDS))
 
-    def find(self, text: str, lowered: str) -> Iterator[Credential]:
-        """Every place where the form stands in `text`."""
+    def find(self, text: str, lowered: str, known: str = "") -> Iterator[Credential]:
+        """Every place where the form stands in `text`; `known` has each word of a long one, see `_known`."""
         is_named = "v" in self.pattern.groupindex
-        for match in self._matches(text, lowered):
+        for match in self._matches(text, lowered, known):
             start, end = match.span("v") if is_named else match.span()
             value = text[start:end]
             if self._is_dense and not is_dense(value):
@@ -123,12 +123,12 @@ class Shape:
         """Whether one of its anchors occurs."""
         return any(anchor in (lowered if self.folded else text) for anchor in self.anchors)
 
-    def _matches(self, text: str, lowered: str) -> Iterator[re.Match[str]]:
+    def _matches(self, text: str, lowered: str, known: str) -> Iterator[re.Match[str]]:
         """What the pattern matches in `text`, tried only near the anchors where they tell where a match begins."""
         if self._lead is None or len(text) != len(lowered):
             return self.pattern.finditer(text)
         seen = lowered if self.folded else text
-        places = _places(seen, self.anchors, len(text) // (8 * self._lead + 32))
+        places = _places(seen, self.anchors, len(text) // (8 * self._lead + 32), known)
         if places is None:
             return self.pattern.finditer(text)
         return self._matches_at(text, places, self._lead)
@@ -152,11 +152,13 @@ class Shape:
         return any(word in around for word in self._near)
 
 
-def _places(text: str, words: Iterable[str], most: int) -> list[int] | None:
-    """Where one of `words` stands, in order; None where that is at more than `most` places."""
+def _places(text: str, words: Iterable[str], most: int, known: str) -> list[int] | None:
+    """Where one of `words` stands, in order; None where that is at more than `most` places. A long text is gone through
+    for those alone that its words have or that are several.
+    """
     found: set[int] = set()
     for word in words:
-        at = text.find(word) if word in text else -1
+        at = text.find(word) if word in (known or text) or (known and " " in word) else -1
         while at >= 0:
             if not most:
                 return None
@@ -362,8 +364,9 @@ def redact(text: str) -> Redaction:
     ()
     """
     lowered, words = text.lower(), _words(text)
+    known = _known(words) if words else ""
     shapes = _present(text, lowered, words)
-    spans = _look(text, lowered, shapes)
+    spans = _look(text, lowered, shapes, known)
     if ("=" in text or ":" in text) and _BASE64.search(
         " ".join(_long(words)) if words else text
     ):  # one ends in it, or stands after a name
@@ -387,6 +390,12 @@ def redact(text: str) -> Redaction:
 def _words(text: str) -> Sequence[str]:
     """The different words of a long text; none of a short one, which is looked at as it is."""
     return [] if len(text) < _LONG_TEXT else list(dict.fromkeys(text.split()))
+
+
+def _known(words: Sequence[str]) -> str:
+    """Each of `words` once as it is and once in small letters."""
+    every = " ".join(words)
+    return f"{every} {every.lower()}"
 
 
 def _long(words: Iterable[str]) -> Iterable[str]:
@@ -426,15 +435,17 @@ def _find_anchors(anchors: _Anchors, pairs: set[int], text: str, lowered: str, f
                 found.update(shapes)
 
 
-def _look(text: str, lowered: str, shapes: Iterable[Shape], *, assigned: bool = True) -> list[Credential]:
-    spans = [one for shape in shapes for one in shape.find(text, lowered)] if shapes else []
+def _look(
+    text: str, lowered: str, shapes: Iterable[Shape], known: str = "", *, assigned: bool = True
+) -> list[Credential]:
+    spans = [one for shape in shapes for one in shape.find(text, lowered, known)] if shapes else []
     if "-----BEGIN" in text:
         spans += _private_keys(text)
     if "|" in text and "|-" in text.replace(" ", "").replace(":", ""):
         spans += _columns(text)
     for anchor in _ASSIGN_ANCHORS if assigned else ():
         if anchor in lowered:
-            spans += _assignments(text, lowered)
+            spans += _assignments(text, lowered, known)
             break
     return spans
 
@@ -559,10 +570,11 @@ def _look_behind(
 
     whole = "".join(parts)
     lowered = whole.lower()
-    shapes = _present(whole, lowered, _words(whole))
+    words = _words(whole)
+    shapes = _present(whole, lowered, words)
     if is_broken:
         shapes = [shape for shape in shapes if shape.may_be_broken]
-    found = _look(whole, lowered, shapes, assigned=not is_broken)
+    found = _look(whole, lowered, shapes, _known(words) if words else "", assigned=not is_broken)
     return [Credential(one.kind, place(one.start), place(one.end - 1) + 1) for one in found]
 
 
@@ -593,12 +605,12 @@ def _printed(code: int) -> str:
     return letter if (letter := chr(code)).isprintable() else " "
 
 
-def _assignments(text: str, lowered: str) -> list[Credential]:
+def _assignments(text: str, lowered: str, known: str) -> list[Credential]:
     if len(lowered) != len(text):  # a few letters change length with their case; only such names matter here
         lowered = "".join(low if len(low := ch.lower()) == 1 else ch for ch in text)
     out = []
     at = 0
-    for name in _names(lowered):
+    for name in _names(lowered, known):
         if name < at:
             continue
         match = _ASSIGNMENT.now.match(text, name)
@@ -617,9 +629,9 @@ def _assignments(text: str, lowered: str) -> list[Credential]:
     return out
 
 
-def _names(lowered: str) -> Iterator[int]:
+def _names(lowered: str, known: str) -> Iterator[int]:
     """Where a name begins that may be assigned to, in order: each has an anchor among its first characters."""
-    places = _places(lowered, _ASSIGN_ANCHORS, len(lowered) // 64)
+    places = _places(lowered, _ASSIGN_ANCHORS, len(lowered) // 64, known)
     around = [(place - _NAME_LEAD, place + _NAME_CHARS) for place in places or ()]
     start = 0
     for first, end in around if places is not None else [(0, len(lowered))]:

@@ -65,7 +65,8 @@ class _Reading:
 
 
 _Form = Callable[[re.Match[str], _Reading], "Days | None"]
-_Rules = tuple[Mapping[str, re.Pattern[str]], Sequence[tuple[frozenset[str], re.Pattern[str], _Form, bool]]]
+_Rule = tuple[frozenset[str], Callable[[], re.Pattern[str]], _Form, bool]
+_Rules = tuple[Mapping[str, re.Pattern[str]], Sequence[_Rule]]
 _NOTHING: frozenset[str] = frozenset()
 _PARTS = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|\{(\w+)\}(?![?*]|\{0)|[()|]")
 
@@ -154,7 +155,7 @@ def _read(sentence: str, words: _Words, today: date, lean: int) -> Sequence[_Fou
         (m, form, absolute)
         for needs, pattern, form, absolute in rules
         if needs <= there
-        for m in pattern.finditer(sentence)
+        for m in pattern().finditer(sentence)
     ]
     matches.sort(key=lambda one: (one[0].start(), -one[0].end()))
     del matches[_MOST_MENTIONS:]
@@ -354,7 +355,8 @@ def _rules(tongue: Tongue) -> _Rules:
     """How a language names weekdays, months and the like, and each of its patterns: which of those it cannot do without,
     the form that reads what it matches, and whether that names its year.
 
-    A pattern costs many times what its names cost, which most sentences with a word of time lack.
+    A pattern costs many times what its names cost, which most sentences with a word of time lack: it is compiled when
+    the first sentence has them all.
     """
     table, words = tongue.table("dates"), _words_of(tongue)
     numbers, months, month_end = words.numbers, choice(words.months), table.get("month_end", "")
@@ -376,17 +378,23 @@ def _rules(tongue: Tongue) -> _Rules:
         "holiday": f"(?P<holiday>{choice(words.holidays)})",
         "quarter": "(?P<quarter>[1-4])",
     }
-    rules: list[tuple[frozenset[str], re.Pattern[str], _Form, bool]] = []
+
+    def later(pattern: str) -> Callable[[], re.Pattern[str]]:
+        return functools.cache(lambda: compiled([pattern], tongue, names))
+
+    rules: list[_Rule] = []
     if words.fixed:
-        rules.append((_NOTHING, compiled([choice(words.fixed)], tongue), _fixed, False))
+        rules.append((_NOTHING, later(choice(words.fixed)), _fixed, False))
     for pattern, said in table.get("patterns", {}).items():
         step = functools.partial(spans.shifted, said.split()[0], int(said.split()[1]))
-        rules.append((_NOTHING, compiled([pattern], tongue), _stepped(step), False))
+        rules.append((_NOTHING, later(pattern), _stepped(step), False))
     for name, patterns in table.get("forms", {}).items():
         form, absolute = _FORMS[name]
         for pattern in patterns:
-            rules.append((_needs(pattern, names), compiled([pattern], tongue, names), form, absolute))
-    rules += [(_NOTHING, *one) for one in _NUMERIC]
+            rules.append((_needs(pattern, names), later(pattern), form, absolute))
+    rules += [
+        (_NOTHING, functools.partial(re.compile, it), form, absolute) for it, form, absolute in _NUMERIC
+    ]
     wanted = frozenset[str]().union(*(needs for needs, *_ in rules))
     return {name: re.compile(tongues.widened(names[name]), re.IGNORECASE) for name in wanted}, rules
 
