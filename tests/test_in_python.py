@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import multiprocessing
 import os
 import signal
 from datetime import UTC, date, datetime
@@ -39,6 +40,32 @@ def test_a_memory_is_of_the_process_that_opened_it(tmp_path):
         memory.flush("s1")
         found = memory.search("what does she keep", user_id="ann", consistency="strong", method="keyword")
         assert [one.session_id for one in found.episodes] == ["s1"]
+
+
+def test_a_child_of_a_process_with_an_open_memory_is_told_to_fork_first(tmp_path):
+    """A lock that a thread of the parent held at the fork would hold the child for ever. A child of a parent that has
+    closed its memory, or of one that never had one, opens its own.
+    """
+
+    def child(root):
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            return pool.apply_async(opened_there, (root,)).get(120)
+
+    with cairn.open_blocking(tmp_path / "a", embedding__provider="none") as memory:
+        memory.add("s1", said("I keep bees."))
+        for root in (tmp_path / "a", tmp_path / "b"):
+            assert "fork first and open it in each child" in child(root)
+        assert not (tmp_path / "b").exists()
+        memory.add("s1", said("And hens.", 1))
+    assert child(tmp_path / "a") == "1 added"
+
+
+def opened_there(root):
+    try:
+        with cairn.open_blocking(root, embedding__provider="none") as memory:
+            return f"{memory.add('s2', said('Said by a child.')).message_count} added"
+    except cairn.Invalid as refused:
+        return str(refused)
 
 
 def test_calls_that_were_given_up_on_end_before_the_memory_closes(tmp_path):

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cairn")
 
+# Each open memory, and the process that opened it: in a child made by fork also those of its parent.
+_open: dict[Memory, int] = {}
+
 
 class Memory(
     Talk, Remember, Recall, Browse, Knowledge, Time, Repositories, Upkeep, Moving, Standing, Access, Persons
@@ -62,8 +65,15 @@ class Memory(
         self._process = 0
 
     def __enter__(self) -> Memory:
+        if any(process != os.getpid() for process in list(_open.values())):
+            # A lock that a thread of the parent held at the fork, in SQLite or in Python, is never freed here.
+            raise Invalid(
+                "A memory was open in the process that this one was forked from, and its threads and locks did not come"
+                " along: fork first and open it in each child (gunicorn: in post_fork), or start children by spawn."
+            )
         parts = Parts(self.settings, clock=self._clock, patient=not self._background)
         self._opened, self._process = parts, os.getpid()
+        _open[self] = self._process
         try:
             if self._background:
                 from cairn import background
@@ -74,7 +84,7 @@ class Memory(
                 background.start(parts, finish=lambda: forgetting.finish(self, begun))
         except BaseException:
             self._opened = None
-            parts.close()
+            self._close(parts)
             raise
         return self
 
@@ -93,7 +103,13 @@ class Memory(
             # What was asked for is done and acknowledged; thinking is taken up by the next to open the root.
             log.warning("strategies: left for later: %s", trouble)
         finally:
+            self._close(parts)
+
+    def _close(self, parts: Parts) -> None:
+        try:
             parts.close()
+        finally:
+            _open.pop(self, None)
 
     @property
     def parts(self) -> Parts:
