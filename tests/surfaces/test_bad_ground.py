@@ -41,6 +41,26 @@ def test_health_tells_that_nothing_can_be_written(tmp_path):
         assert "Traceback" not in log.read_text()
 
 
+def test_status_answers_on_a_full_disk(tmp_path):
+    """No part of the index can be opened there: it is told, beside what still can be."""
+
+    def cairn(*command):
+        return subprocess.run(
+            [sys.executable, "-m", "cairn.surfaces.cli", "--root", str(disk / "root"), *command],
+            env={**os.environ, **ENV}, capture_output=True, text=True, timeout=240, check=False,
+        )  # fmt: skip
+
+    with small_disk(tmp_path / "disk") as disk:
+        assert cairn("add", "--session", "s", "--sender", "ana", "The lantern is red.").returncode == 0
+        ballast = fill(disk)
+        told = cairn("status")
+        assert str(disk / "root") in told.stdout
+        assert "the memory root cannot be written: the disk is full" in told.stdout
+        assert "The index cannot be looked at" in told.stdout
+        ballast.unlink()
+        assert "cannot be" not in cairn("status").stdout
+
+
 def test_what_fails_again_and_again_is_told_ever_more_rarely(caplog):
     """The 1st, 2nd, 4th, 8th... time, a line each; after a success the count begins anew."""
     import logging

@@ -30,23 +30,14 @@ class Standing(Room):
         Quick, since it looks at no note: `doctor` looks through everything.
         """
         from cairn.engines import sizes
-        from cairn.engines.bytescan import size_of
 
         parts = self.parts
-        counts, fresh = parts.state.counts(), parts.indexer.status()
         strategies = _strategies(parts)
         spaces = _spaces(parts)
         told: dict[str, Any] = {
             "root": str(parts.settings.root),
             "version": VERSION,
-            "index": {
-                "state": fresh.state,
-                "pending": counts.pending,
-                "failed": counts.failed,
-                "vectors_missing": parts.indexer.waiting_for_vectors(),
-                "rows": sum(sum(kinds.values()) for _, kinds in parts.index.scopes()),
-                "bytes": size_of(parts.index_dir),
-            },
+            "index": _index(parts),
             "strategies": {
                 "on": len(strategies),
                 "waiting": sum(
@@ -63,6 +54,19 @@ class Standing(Room):
         }
         told["warnings"] = [*_warnings(parts, told)]
         return told
+
+
+def _index(parts: Parts) -> dict[str, Any]:
+    from cairn.engines.bytescan import size_of
+
+    told: dict[str, Any] = {"state": parts.indexer.status().state, "pending": 0, "failed": 0}
+    told |= {"vectors_missing": 0, "rows": 0, "bytes": size_of(parts.index_dir)}
+    with suppress(Unavailable):  # the warnings name what does not answer
+        counts = parts.state.counts()
+        told |= {"pending": counts.pending, "failed": counts.failed}
+        told["vectors_missing"] = parts.indexer.waiting_for_vectors()
+        told["rows"] = sum(sum(kinds.values()) for _, kinds in parts.index.scopes())
+    return told
 
 
 def _strategies(parts: Parts) -> list[StrategyStatus]:
@@ -161,12 +165,15 @@ def _warnings(parts: Parts, told: dict[str, Any]) -> Iterator[str]:
         yield from parts.daemon.health()["reasons"]
     if told["index"]["failed"]:
         yield f"{told['index']['failed']} files could not be indexed: `cairn cascade fix` names them."
-    for one in parts.state.set_aside()[:20]:
-        yield f"{one['path']}: {one['trouble']} (set aside; `cairn doctor` has the line)."
+    try:
+        for one in parts.state.set_aside()[:20]:
+            yield f"{one['path']}: {one['trouble']} (set aside; `cairn doctor` has the line)."
+    except Unavailable as trouble:
+        yield f"The index cannot be looked at: {trouble} Notes answer meanwhile; `cairn doctor` has the next step."
     if unread := everos.unread(parts.index_dir):
         yield f"{unread}. `cairn doctor` has the next step."
     for waiting in parts.capture.waiting[:20]:
-        yield f"{waiting}. It is tried again by itself."
+        yield f"{str(waiting).rstrip('.')}. It is tried again by itself."
     if parts.engine.trouble:
         yield f"{parts.engine.trouble}. Correct ome.toml."
     yield from parts.engine.unknown.values()
