@@ -226,6 +226,42 @@ def test_connections_without_a_request_are_let_go(tmp_path):
         assert figure(server, "cairn_connections") == 1
 
 
+def test_a_body_that_drips_is_answered_once_and_the_connection_ends(tmp_path):
+    """What of it comes after the answer is no next request that would be late in its turn."""
+    env = {**ENV, "CAIRN_SERVER__BODY_TIMEOUT_SECONDS": "0.3", "CAIRN_SERVER__HEADER_TIMEOUT_SECONDS": "0.3"}
+    head = b"POST /api/v1/memory/add HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{"
+    with serving(tmp_path / "root", env=env) as server:
+        dripping = connect(server.port, head)
+        dripping.settimeout(0.05)
+        answer = b""
+        for _ in range(1000):
+            try:
+                if not (piece := dripping.recv(65536)):
+                    break
+                answer += piece
+            except TimeoutError:
+                dripping.sendall(b" ")
+            except ConnectionError:
+                break
+        else:
+            pytest.fail("the connection stayed open")
+        dripping.close()
+        assert answer.count(b"HTTP/1.1 408") == 1
+        assert b"did not arrive in time" in answer
+
+
+def test_a_caller_that_ends_its_sending_still_hears_the_answer(served):
+    """A request that is all there is answered, however soon its sender says that no more will come; half a one is not."""
+    server = served[0]
+    asked = b'{"query": "anything", "user_id": "ann"}'
+    head = b"POST /api/v1/memory/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    for _ in range(5):
+        assert status_of(server.raw(head % len(asked) + asked, end=True)) == 200
+        assert status_of(server.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", end=True)) == 200
+    assert server.raw(head % len(asked) + asked[:9], end=True) == b""
+    until(lambda: figure(server, "cairn_connections") == 1, "a connection stayed")
+
+
 def test_a_head_without_an_end_is_refused(served):
     """However fast it comes: what a head may weigh is bounded, so it fills no memory while its time runs."""
     with connect(served[0].port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n") as endless:

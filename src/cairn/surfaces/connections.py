@@ -172,7 +172,12 @@ class Watched(asyncio.Protocol):
             self._start_clock()
 
     def eof_received(self) -> bool | None:
-        return bool(self._inner.eof_received())
+        """A caller that says it will send no more still hears the answer to a request that is all here, and then the end."""
+        cycle = self._inner.cycle
+        if not self.is_busy or cycle.more_body or cycle.response_started:
+            return bool(self._inner.eof_received())
+        cycle.keep_alive = False
+        return True
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()

@@ -55,6 +55,7 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _OPEN_PATHS = frozenset({"/health", "/ready"})
 _ONCE = (b"host", b"origin", b"authorization", b"sec-fetch-site", b"content-type", b"content-length")
 _HOST = re.compile(r"(?:\[(?P<six>[0-9a-f:.]{2,45})\]|(?P<name>[a-z0-9._-]{1,253}))(?::\d{1,5})?")
+_LAST = {"connection": "close"}  # the rest of the body may still come, and is no request
 _HUNG_UP = 499  # nobody reads this answer; the figure says that it was not the server's fault
 
 
@@ -457,7 +458,7 @@ class _BodyLimit:
                 message = await self._receive()
         except TimeoutError:
             raise Refusal(
-                408, "BAD_REQUEST", "The body did not arrive in time; nothing was written."
+                408, "BAD_REQUEST", "The body did not arrive in time; nothing was written.", headers=_LAST
             ) from None
         if message["type"] == "http.request":
             self._seen += len(message.get("body", b""))
@@ -475,6 +476,7 @@ class _BodyLimit:
             413,
             "BAD_REQUEST",
             f"The body is larger than {self._limit} bytes; send fewer or smaller messages.",
+            headers=_LAST,
         )
 
 
@@ -506,7 +508,5 @@ async def _send_refusal(send: Send, refusal: Refusal, request_id: str, path: str
     body = envelope(refusal, request_id, path)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     headers += [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
-    if refusal.status in {408, 413}:
-        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
