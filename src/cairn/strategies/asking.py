@@ -30,6 +30,20 @@ _WORD = re.compile(r"[^\W_]+")
 _PARTICULAR = re.compile(r"(?<!\S)[^\s\d]*+\d\S*|(?<=\S )[A-ZÀ-ÞА-Я][\w’'-]+")
 
 
+TEXT: Mapping[str, Any] = {"type": "string"}
+TEXTS: Mapping[str, Any] = {"type": "array", "items": TEXT}
+
+
+def shaped(required: str, **fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of an object with these fields."""
+    return {"type": "object", "properties": fields, "required": required.split()}
+
+
+def listed(name: str, required: str, **fields: Mapping[str, Any]) -> dict[str, Any]:
+    """That of an object whose field `name` lists such objects."""
+    return shaped(name, **{name: {"type": "array", "items": shaped(required, **fields)}})
+
+
 def ask(kit: Kit, prompt: str, material: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The model's answer to `prompts/<prompt>.md` about `material`; None without a model or without an answer."""
     if kit.writer is None:

@@ -31,17 +31,14 @@ def _says(name: str, text: str) -> bool:
     return tongues.every_pattern("cases", name).search(text) is not None
 
 
-_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "task_intent": {"type": "string"},
-        "approach": {"type": "array", "items": {"type": "string"}},
-        "outcome": {"type": "string", "enum": ["success", "partial", "failure", "unknown"]},
-        "key_insight": {"type": "string"},
-        "quality_score": {"type": "number"},
-    },
-    "required": ["task_intent", "approach", "outcome", "key_insight"],
-}
+_SCHEMA = asking.shaped(
+    "task_intent approach outcome key_insight",
+    task_intent=asking.TEXT,
+    approach=asking.TEXTS,
+    outcome={"type": "string", "enum": ["success", "partial", "failure", "unknown"]},
+    key_insight=asking.TEXT,
+    quality_score={"type": "number"},
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,38 +31,10 @@ if TYPE_CHECKING:
 
 SAME = 0.9
 OWNERS_KEPT = 256
-_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "facts": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "text": {"type": "string"},
-                    "message_ids": {"type": "array", "items": {"type": "string"}},
-                    "attribute": {"type": "string"},
-                },
-                "required": ["text", "message_ids"],
-            },
-        }
-    },
-    "required": ["facts"],
-}
-_OVER_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "over": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"earlier": {"type": "string"}, "later": {"type": "string"}},
-                "required": ["earlier", "later"],
-            },
-        }
-    },
-    "required": ["over"],
-}
+_SCHEMA = asking.listed(
+    "facts", "text message_ids", text=asking.TEXT, message_ids=asking.TEXTS, attribute=asking.TEXT
+)
+_OVER_SCHEMA = asking.listed("over", "earlier later", earlier=asking.TEXT, later=asking.TEXT)
 
 
 def by_day(jobs: Sequence[Job]) -> dict[tuple[Scope, str], list[Job]]:

@@ -22,25 +22,8 @@ from cairn.types import Message, Scope
 
 ASSUMED_DAYS = 30
 SOON_DAYS = 14
-_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "foresights": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "text": {"type": "string"},
-                    "message_id": {"type": "string"},
-                    "start": {"type": "string"},
-                    "end": {"type": "string"},
-                },
-                "required": ["text", "message_id"],
-            },
-        }
-    },
-    "required": ["foresights"],
-}
+_PLAN = dict.fromkeys(("text", "message_id", "start", "end"), asking.TEXT)
+_SCHEMA = asking.listed("foresights", "text message_id", **_PLAN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,25 +30,8 @@ _BEGIN, _END = "<!-- cairn:profile:begin", "<!-- cairn:profile:end -->"
 _BLOCK = re.compile(
     r"<!-- cairn:profile:begin sha256=([0-9a-f]{64}) -->\n(.*?)<!-- cairn:profile:end -->\n?", re.DOTALL
 )
-_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "items": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "category": {"type": "string"},
-                    "attribute": {"type": "string"},
-                    "description": {"type": "string"},
-                    "message_ids": {"type": "array", "items": {"type": "string"}},
-                },
-                "required": ["category", "description", "message_ids"],
-            },
-        }
-    },
-    "required": ["items"],
-}
+_ITEM = dict.fromkeys(("category", "attribute", "description"), asking.TEXT)
+_SCHEMA = asking.listed("items", "category description message_ids", **_ITEM, message_ids=asking.TEXTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,7 @@ from cairn.types import Entry, Scope
 NARRATIVE_CHARS = 20_000
 SAME = 0.8
 _RETOLD = ("home", "work", "occupation", "name", "favourite")
-_SCHEMA = {
-    "type": "object",
-    "properties": {"subject": {"type": "string"}, "narrative": {"type": "string"}},
-    "required": ["subject", "narrative"],
-}
+_SCHEMA = asking.shaped("subject narrative", subject=asking.TEXT, narrative=asking.TEXT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,16 +36,8 @@ FULLY_GROWN_SESSIONS = 4
 COVERED_BY_A_PERSON = 0.72
 _MEMBERS_COMPARED = 5
 _SINGLES_COMPARED = 300
-_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "title": {"type": "string"},
-        "description": {"type": "string"},
-        "steps": {"type": "array", "items": {"type": "string"}},
-        "pitfalls": {"type": "array", "items": {"type": "string"}},
-    },
-    "required": ["title", "description", "steps"],
-}
+_TOLD = {"title": asking.TEXT, "description": asking.TEXT, "steps": asking.TEXTS, "pitfalls": asking.TEXTS}
+_SCHEMA = asking.shaped("title description steps", **_TOLD)
 
 
 @dataclass(frozen=True, slots=True)
