@@ -13,6 +13,7 @@ from importlib import metadata
 import numpy as np
 import pytest
 
+import cairn
 from cairn import config
 from cairn.engines import minilm
 from cairn.engines.embedders import HashingEmbedder, MiniLM, Multilingual, ServiceEmbedder, _Turns, choose
@@ -389,3 +390,26 @@ def test_a_service_in_trouble_is_unavailable(endpoint):
         embedder.embed(["x"])
     with pytest.raises(Unavailable, match="cannot embed"):
         ServiceEmbedder("http://127.0.0.1:9/v1", "m", attempts=1).embed(["x"])
+
+
+def test_a_service_that_is_away_leaves_search_to_words(tmp_path):
+    """With no dimensions set its name is unknown until it answers: nothing that asks for it fails meanwhile."""
+    away = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "timeout_seconds": 1.0}
+    options = {f"embedding__{key}": value for key, value in away.items()}
+    told = {
+        "sender_id": "alice",
+        "role": "user",
+        "timestamp": 1780300000000,
+        "content": "Miso hates the sofa.",
+    }
+    with cairn.open_blocking(tmp_path, embedding__provider="hashing") as memory:
+        memory.add("s", [told])
+        memory.flush("s")
+    with cairn.open_blocking(tmp_path, embedding__provider="openai", **options) as memory:
+        found = memory.search("who hates the sofa", user_id="alice", evidence=1)
+        assert found.evidence[0].text.endswith("Miso hates the sofa.")
+        assert "words alone" in " ".join(found.freshness.notes)
+        assert memory.status()["model"]["embedding"] == "m"
+    with cairn.open_blocking(tmp_path, embedding__provider="openai") as memory:
+        (finding,) = (one for one in memory.doctor() if "base_url" in str(one))
+        assert "setting" in finding["next"] and "model install" not in finding["next"]

@@ -356,11 +356,14 @@ def _strategies(parts: Parts) -> Finds:
 
 def _model(parts: Parts) -> Finds:
     if parts.embedder() is None and parts.settings.embedding.provider != "none":
-        trouble = (
-            parts.embedder.trouble
-            or "the local embedding model is not installed: search works on words alone"
-        )
-        yield finding("info", trouble, "run `cairn model install`")
+        if trouble := parts.embedder.trouble:
+            yield finding("info", trouble, "mend that setting; until then search works on words alone")
+        else:
+            yield finding(
+                "info",
+                "the local embedding model is not installed: search works on words alone",
+                "run `cairn model install`",
+            )
 
 
 def _memories(parts: Parts) -> Finds:

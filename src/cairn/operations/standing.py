@@ -117,8 +117,13 @@ def _model(parts: Parts) -> dict[str, Any]:
 
         with suppress(Unavailable):
             spent = Spending(parts.journals, parts.clock, llm.daily_token_cap).today()
+    named = None
+    if embedder is not None:
+        named = parts.settings.embedding.model  # An endpoint that is away does not say its dimensions.
+        with suppress(Unavailable):
+            named = embedder.id
     return {
-        "embedding": embedder.id if embedder is not None else None,
+        "embedding": named,
         "language_model": llm.model or None,
         "tokens_today": spent,
         "tokens_cap": llm.daily_token_cap,

@@ -337,10 +337,10 @@ class Questions:
         if embedder is None:
             notes.append("no embedding model is installed: this answer rests on words alone")
             return silent
-        if not about.embedded or about.model != embedder.id:
-            notes.append("no vectors of the current model yet: this answer rests on words alone")
-            return silent
         try:
+            if not about.embedded or about.model != embedder.id:
+                notes.append("no vectors of the current model yet: this answer rests on words alone")
+                return silent
             # A rare word in pieces does not make a plain sentence another language.
             trust, is_plain = (
                 1.0,
