@@ -96,7 +96,8 @@ def traits_of(sentence: str, *, to_agent: bool = False) -> Iterator[Trait]:
 def is_wish(clause: str) -> bool:
     """Whether a clause told to an agent is by its form an order that stands or a taste, and points at nothing."""
     tongue = tongues.spoken_in(clause)
-    return _wish(clause, tongue, _rules_of(tongue)) is not None
+    said = (clause, wishes.respelt(clause, tongue))
+    return any(_wish(one, tongue, _rules_of(tongue)) is not None for one in dict.fromkeys(said))
 
 
 def asked_for(sentence: str) -> int:
@@ -111,7 +112,7 @@ def doubt_of(sentence: str) -> re.Pattern[str]:
 
 
 @kept("traits of sentences", 4 * 1024 * 1024)
-def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
+def _traits_of(sentence: str, *, to_agent: bool, is_respelt: bool = False) -> tuple[Trait, ...]:
     tongue = tongues.spoken_in(sentence)
     known = _rules_of(tongue)
     sentence = known.tag.sub("", sentence)
@@ -120,8 +121,9 @@ def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
     is_order = to_agent and known.reports.search(sentence) is None
     found: list[Trait] = []
     first = taken = asked.end() if asked else 0
+    quoted = [one.span() for one in _QUOTED.finditer(sentence)]
     for start in _starts(sentence, known, taken):
-        if start < taken:
+        if start < taken or any(begin <= start < stop for begin, stop in quoted):
             continue
         end = known.ends.search(sentence, start + 1)
         clause = sentence[start : end.start() if end else len(sentence)].rstrip(" .!…,;。！")
@@ -173,6 +175,16 @@ def _traits_of(sentence: str, *, to_agent: bool) -> tuple[Trait, ...]:
         )
     if is_order and not found and (wish := _wish(sentence, tongue, known)) is not None:
         return (wish,)
+    if not found and not is_respelt and (plain := wishes.respelt(sentence, tongue)) != sentence:
+        # Of "big fan of jazz" what "I'm a big fan of jazz" says.
+        length = len(sentence.rstrip(" .!…,;。！"))
+        told = _traits_of(plain, to_agent=to_agent, is_respelt=True)
+        return tuple(replace(one, begin=0, stop=length) for one in told[:1])
+    reason = found[0] if is_order and found and found[0].category not in _WISHES else None
+    before = sentence[: reason.begin].rstrip(" ,;–—-") if reason else ""
+    if len(before) >= _FEW and (wish := _wish(before, tongue, known)) is not None:
+        # "Skip the lecture when I ask about my meds, I'm a pharmacist": the reason may stand behind the order.
+        return (wish, *found)
     if is_order and found and found[-1].category != INSTRUCTION:
         # "I'm dyslexic, so please point out every mistake": what is asked for beside it, by its form.
         for start in _starts(sentence, known, taken):
@@ -206,7 +218,8 @@ def _wish(sentence: str, tongue: Tongue, known: _Rules) -> Trait | None:
     if wishes.ordered(_unquoted(whole), tongue):
         return Trait(INSTRUCTION, "", 0, len(whole), said=said)
     is_doubtful = whole.endswith(("?", "？", "؟")) or known.doubt.search(whole) is not None
-    feeling = None if is_doubtful else wishes.felt(whole, tongue)
+    own = _QUOTED.sub(lambda one: "_" * len(one[0]) if wishes.felt(one[0][1:-1], tongue) else one[0], whole)
+    feeling = None if is_doubtful else wishes.felt(own, tongue)
     if feeling is None:
         return None
     kind, about = feeling

@@ -28,9 +28,10 @@ _FILE = re.compile(
     r"\w\.(?:py|js|ts|tsx|md|txt|csv|json|ya?ml|toml|html?|css|java|c|cpp|h|rs|go|rb|php|sh|sql|pdf|docx?|xlsx?|png|jpe?g|ipynb)\b"
 )
 _HANDED = re.compile(r"[:：]\s*\S.{8,}$", re.DOTALL)
+_BLANKED = "________"
 _LETTERS = re.compile(r"[^\W\d_]+")
 # How the words of a class are looked for: anywhere, or as a list of words; all others where a clause opens.
-_WITHIN = ("lasting", "finite", "count", "piece", "here", "part", "past", "likes", "dislikes")
+_WITHIN = ("lasting", "finite", "count", "piece", "here", "part", "past", "likes", "dislikes", "standing")
 _LISTED = ("things", "topics", "ways")
 
 
@@ -69,6 +70,7 @@ class _Classes:
     dislikes: re.Pattern[str]
     given: re.Pattern[str]
     others: re.Pattern[str]
+    standing: re.Pattern[str]
 
     def is_of_manner(self, said: str, *, is_done: bool, is_left: bool) -> bool:
         """Whether what is said is to be so with answers in general, and is no piece of work."""
@@ -89,7 +91,8 @@ class _Classes:
             return True
         if is_done:
             return not (is_task and topic) and not self.count.search(asked)
-        if is_task or self.finite.search(said) or self.others.match(said):
+        # "All times in Lisbon time unless I say otherwise": what lasts tells nothing by itself.
+        if is_task or self.finite.search(self.lasting.sub(" ", said)) or self.others.match(said):
             return False
         # "Sources at the end, please": an order without a verb opens with what it is about.
         opens = len(said[: first.start()].split()) <= _FEW
@@ -124,7 +127,7 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
     known, sentence = _classes_of(tongue), sentence.lstrip("¿¡ ")
     if known.stated.match(sentence) or is_of_a_part(sentence, tongue):
         return False
-    if asked_once(sentence, tongue) and _HANDED.search(sentence):
+    if asked_once(sentence, tongue) and (_HANDED.search(sentence) or _BLANKED in sentence):
         return False  # "translate in a formal tone: ..."
     if _is_ordered(sentence, known):
         return True
@@ -135,7 +138,10 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
         return False  # "I want to learn German, help me make a plan"
     if any(_is_ordered(one, known) for one in clauses[:1]):
         return True
-    return any(known.forbidden.match(one) and not known.piece.search(one) for one in clauses[-1:])
+    return any(
+        (known.forbidden.match(one) and not known.piece.search(one)) or begged(one, tongue)
+        for one in clauses[-1:]
+    )
 
 
 def _is_ordered(sentence: str, known: _Classes) -> bool:
@@ -157,7 +163,8 @@ def _is_ordered(sentence: str, known: _Classes) -> bool:
         return False
     if points and case is None and known.piece.search(rest):
         return False  # "clarify why the file that I never opened ..."
-    if is_asked and (not start or points or known.piece.search(rest)):
+    stands = known.standing.search(sentence) is not None  # "could you in future keep the summaries short?"
+    if is_asked and (not start or points or (known.piece.search(rest) and not stands)):
         return False
     is_left = known.spare.match(rest) or known.duty.match(sentence) or known.duty.match(rest)
     is_left = is_left or known.may.match(sentence) or known.may.match(rest)
@@ -176,6 +183,24 @@ def _is_ordered(sentence: str, known: _Classes) -> bool:
     return bool((lasts and (is_left or is_formed)) or known.habit.match(rest)) or known.is_of_manner(
         rest, is_done=is_done is not None, is_left=is_left is not None
     )
+
+
+def respelt(sentence: str, tongue: Tongue) -> str:
+    """A sentence as it would be written with care: "dont" with its apostrophe, "big fan of" with its subject.
+
+    >>> from cairn.language.tongues import known
+    >>> respelt("big fan of jazz", known()["en"])
+    "I'm a big fan of jazz"
+    """
+    for was, put in _respellings(tongue):
+        sentence = was.sub(put, sentence)
+    return sentence
+
+
+@functools.cache
+def _respellings(tongue: Tongue) -> tuple[tuple[re.Pattern[str], str], ...]:
+    given = tongue.table("wishes").get("respelt", ())
+    return tuple((re.compile(tongues.widened(was), re.IGNORECASE), put) for was, put in given)
 
 
 def begged(sentence: str, tongue: Tongue) -> bool:

@@ -213,8 +213,8 @@ def _kept(
         return  # no sentence anyone said
     core = phrases.bared(one.text, others)
     begin = one.stop - len(core)
-    if phrases.joking.search(core):
-        return  # said and taken back in one breath
+    if phrases.joking.search(one.text):
+        return  # said and taken back in one breath, or meant the other way round
     if phrases.speech.search(core):
         return  # half a sentence and a search for words, whoever wrote it down
     if setting.is_speech:
