@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -231,6 +232,23 @@ def test_worktrees_and_clones_share_one_space(tmp_path):
     assert open_at(tree).unbound is None
     open_at(tree).init(force=True)
     assert open_at(tree).space == asking_git.space_of(tree) != by_ssh, "a new start takes the remote of today"
+
+
+def test_a_plain_folder_that_was_moved_is_told_how_to_take_its_space_along(tmp_path):
+    """Without git there are no settings of its own to bind it by: the next step makes them, and works as it is written."""
+    (tmp_path / "before").mkdir()
+    (tmp_path / "before" / "README.md").write_text("# Parcel\n")
+    open_at(tmp_path / "before").init()
+    space = open_at(tmp_path / "before").space
+    tree = (tmp_path / "before").rename(tmp_path / "after")
+    told = open_at(tree).status()["unbound"]
+    assert f"{space.app}/{space.project}" in told
+    steps = re.findall("`(git [^`]+)`", told)
+    assert [one.split()[1] for one in steps] == ["init", "config"]
+    for step in steps:
+        git(tree, *step.replace("APP/PROJECT", f"{space.app}/{space.project}").split()[1:])
+    moved = open_at(tree.rename(tmp_path / "again"))
+    assert (moved.space, moved.unbound) == (space, None)
 
 
 def test_a_committed_binding_names_no_space_but_the_repositorys_own(tmp_path):

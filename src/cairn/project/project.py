@@ -152,10 +152,13 @@ class ProjectMemory:
         named, space = self._named, self.space
         if named in {None, _key(space)}:
             return None
+        first = (
+            "" if git.common_dir(self.tree) else "`git init`, which keeps it from the next move on, and then "
+        )
         return (
             f"{CONFIG} names the space {shlex.quote(str(named)[:80])}, which this clone was not bound to on this machine: "
             f"{_key(space)} is used. A repository's file may name anybody's memory; if that space is "
-            f"this repository's, run `git config {git.BOUND} APP/PROJECT` in it."
+            f"this repository's, run {first}`git config {git.BOUND} APP/PROJECT` in it."
         )
 
     @property
