@@ -14,7 +14,7 @@ import cairn
 from cairn.language.documents import html_lines, plain_lines, topics
 from cairn.surfaces.cli import main
 from tests.surfaces.served import serving_here
-from tests.waiting import until
+from tests.waiting import calls_of, until
 
 HARBOUR = (
     "---\ntags: [sea]\n---\n# Harbour\n\nBoats moor at the quay.\n\n## Springs\n\nHigh water comes at noon.\n"
@@ -378,3 +378,29 @@ def test_a_credential_in_a_document_is_cut_out(tmp_path):
         assert len(found(memory, "gate opens today")) == 2
     for file in (tmp_path / "root").rglob("*"):
         assert not file.is_file() or key.encode() not in file.read_bytes(), file
+
+
+def test_a_search_beside_no_documents_costs_one_look(tmp_path, notes):
+    """Whether a space has documents is asked within one look at the files, and that it has none is known until a change."""
+    said = {
+        "sender_id": "alice",
+        "role": "user",
+        "timestamp": 1_700_000_000_000,
+        "content": "Dana likes tea.",
+    }
+    with cairn.open_blocking(tmp_path / "root", **OPTIONS) as memory:
+        memory.add("s", [said])
+        memory.flush("s")
+        assert not found(memory, "tea")
+
+        def ask():
+            return memory.search("tea", user_id="alice", method="keyword")
+
+        assert ask().episodes
+        work = calls_of(ask)
+        # Rows and vectors for the answer, behind it and for the documents, and the state.
+        assert work["_found"] <= 8
+        assert work["wanted_model"] <= 2
+        memory.knowledge_link(str(notes))
+        assert found(memory, "boats")
+        assert memory.search("boats", user_id="alice", method="keyword").knowledge

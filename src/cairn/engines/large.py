@@ -174,7 +174,7 @@ class LargeIndex:
         def ask(db: sqlite3.Connection) -> tuple[_Scope, About]:
             number = scope_number(db, scope)
             if number is None:
-                return _Scope(-1, 0, {}, {}), About(scope, 0, (), (), 0)
+                return _Scope(-1, 0, {}, {}), About(scope, 0, (), (), 0, model=model)
             version = int(db.execute("SELECT version FROM scopes WHERE id = ?", (number,)).fetchone()[0])
             if known is not None and (known[0], known[1].number, known[1].version, known[2].model) == (
                 generation, number, version, model,

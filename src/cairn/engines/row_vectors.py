@@ -47,7 +47,7 @@ class RowVectors:
     @property
     def model(self) -> str:
         """The embedder whose vectors are served: the one chosen here, else the one the rows have; "" for none."""
-        return self._model or self.wanted_model()
+        return self._model or self._db.kept("model", self.wanted_model)
 
     def use_model(self, model: str) -> None:
         """Serve vectors of `model` only. Vectors of any other model are never compared with a query."""

@@ -202,7 +202,7 @@ class Recall(Room):
         if request.consistency == "strong" or found.freshness.state == "rebuilding":
             has_documents = self.parts.storage.exists(self.parts.root.knowledge(scope.space))
         else:
-            has_documents = bool(self.parts.answering(scope).about(scope).rows)
+            has_documents = self.parts.searcher.has_rows(scope)
         if not has_documents:
             return found
         from cairn.operations.library import at_home

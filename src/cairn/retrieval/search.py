@@ -170,7 +170,8 @@ class Searcher:
     def has_rows(self, scope: Scope) -> bool:
         """Whether there is anything to ask in a scope, as far as the index knows."""
         try:
-            return self._index(scope).about(scope).rows > 0
+            with self._one_look():
+                return self._index(scope).about(scope).rows > 0
         except Moved:
             return True
 
