@@ -150,7 +150,7 @@ def test_known_sentences_have_the_reference_models_similarities(model):
 def test_batches_run_side_by_side_give_the_same_vectors(model):
     """A large call over several threads equals the same call on one, text by text."""
     texts = [f"Sentence {n} about {'gardens ' * (n % 40)}" for n in range(90)]
-    several = MiniLM(model._folder, threads=3).embed(texts)
+    several = MiniLM(model._graph.parent, threads=3).embed(texts)
     assert np.abs(several - model.embed(texts)).max() < 1e-5
 
 
@@ -179,7 +179,7 @@ def test_a_question_goes_before_bulk_work(monkeypatch):
 
 def test_the_model_is_loaded_once_by_many_threads(model):
     """Eight threads that ask at once get the same answer from one load."""
-    fresh = MiniLM(model._folder, threads=1)
+    fresh = MiniLM(model._graph.parent, threads=1)
     results: list[np.ndarray] = []
     threads = [threading.Thread(target=lambda: results.append(fresh.embed(["one text"]))) for _ in range(8)]
     for thread in threads:

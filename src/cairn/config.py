@@ -108,7 +108,8 @@ class LlmSettings:
 @dataclass(frozen=True, slots=True)
 class EmbeddingSettings:
     """Which embedder makes vectors: "auto" (the local English model where installed), "minilm" (that or nothing),
-    "multilingual" (16 languages, from the extra `multilingual`), "openai" (an endpoint), "hashing", "none".
+    "multilingual" (16 languages, from the extra `multilingual`), "onnx" (`model` names a folder with an ONNX model and its
+    `tokenizer.json`), "openai" (`model` at an endpoint), "hashing", "none".
     """
 
     provider: str = "auto"
@@ -375,7 +376,7 @@ def _build(found: Mapping[str, tuple[Any, str]]) -> Settings:
 def _check(settings: Settings) -> None:
     choices = {
         "capture.mode": ("chat", "agent"),
-        "embedding.provider": ("auto", "minilm", "multilingual", "openai", "hashing", "none"),
+        "embedding.provider": ("auto", "minilm", "multilingual", "onnx", "openai", "hashing", "none"),
         "index.engine": ("auto", "memory", "lancedb"),
         "keeping.secrets": ("redact", "refuse", "allow"),
         "logging.format": ("text", "json"),

@@ -17,6 +17,7 @@ from cairn.engines.journals import FileJournals
 from cairn.engines.lance import LanceTables
 from cairn.engines.large import LargeIndex
 from cairn.engines.locks import FileLocks
+from cairn.engines.onnx_folder import OnnxFolder
 from cairn.engines.rows import SqliteIndex
 from cairn.engines.sqlite import SqliteState
 from cairn.engines.vault import VaultBackend
@@ -47,6 +48,7 @@ from cairn.testing import (
 from cairn.testing.storage import check_rebuild
 from cairn.types import Space
 from tests.fake_model import FakeModel
+from tests.onnx_kit import make_folder
 
 from .mirror import Mirrored
 
@@ -166,6 +168,11 @@ class TestMiniLM(EmbedderConformance):
 class TestMultilingual(EmbedderConformance):
     def make_embedder(self):
         return Multilingual()
+
+
+class TestOnnxFolder(Fresh, EmbedderConformance):
+    def make_embedder(self):
+        return OnnxFolder(str(make_folder(self.folder() / "encoder")))
 
 
 class Served:

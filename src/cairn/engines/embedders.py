@@ -10,6 +10,7 @@ import json
 import threading
 import time
 import zlib
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +56,10 @@ def choose(settings: Settings) -> Embedder | None:
         return None
     if chosen.provider == "multilingual":
         return Multilingual()
+    if chosen.provider == "onnx":
+        from cairn.engines.onnx_folder import OnnxFolder
+
+        return OnnxFolder(chosen.model, threads=chosen.threads)
     if chosen.provider == "hashing":
         return HashingEmbedder(chosen.dimensions or 256)
     if chosen.provider == "openai":
@@ -76,28 +81,38 @@ def choose(settings: Settings) -> Embedder | None:
     raise Misconfigured(f'embedding.provider = "minilm" needs {what}.', setting="embedding.provider")
 
 
-class MiniLM(Embedder):
-    """all-MiniLM-L6-v2 on onnxruntime: 384 dimensions, texts cut at 256 word pieces.
+class GraphEmbedder(Embedder):
+    """A graph on onnxruntime with its tokenizer: what the local model and a folder of one's own have in common.
 
     One run keeps to one thread: several callers, and the batches of one large call, run side by side instead.
     Who asks with a few texts goes first; a large call pauses between batches while someone waits for an answer.
 
     Args:
-        folder: Where the model lies.
+        graph: The ONNX file.
+        tokenizer: The `tokenizer.json` that belongs to it.
+        max_tokens: Where a text is cut.
+        next_step: What to do where the two cannot be loaded.
         threads: How many batches of one large call run at a time.
     """
 
-    id = minilm.MODEL_ID
-    dimensions = minilm.DIMENSIONS
-    language = "en"
-
-    def __init__(self, folder: Path, *, threads: int = 2) -> None:
-        self._folder = folder
+    def __init__(
+        self, graph: Path, tokenizer: Path, *, max_tokens: int, next_step: str, threads: int = 2
+    ) -> None:
+        self._graph = graph
+        self._tokenizer = tokenizer
+        self._max_tokens = max_tokens
+        self._next_step = next_step
         self._threads = max(1, threads)
         self._lock = threading.Lock()
         self._parts: tuple[Any, Any] | None = None
         self._turns = _Turns()
-        self._width: int | None = None
+        self._pad = 0
+
+    @abstractmethod
+    def _answer(
+        self, session: Any, ids: np.ndarray, mask: np.ndarray, *, with_pieces: bool
+    ) -> list[np.ndarray]:
+        """Unit vectors of a batch of texts; behind them, where asked for and had, those of their pieces."""
 
     @property
     def loaded(self) -> bool:
@@ -108,32 +123,6 @@ class MiniLM(Embedder):
         """Unit vectors in the order of `texts`; texts of like length run together, so little is padding."""
         return self._run(texts, None)[0]
 
-    def embed_tokens(self, texts: Sequence[str]) -> tuple[np.ndarray, list[TokenVectors]]:
-        """As `embed`, and the vectors of the single word pieces beside; those cost no second run."""
-        import numpy as np
-
-        pieces = [TokenVectors(np.zeros((0, 0), np.int8), np.zeros(0, np.float32))] * len(texts)
-        return self._run(texts, pieces)
-
-    @property
-    def token_dimensions(self) -> int:
-        """How long the vector of a word piece is; 0 where the installed graph gives none."""
-        if self._width is None:
-            _, session = self._parts or self._load()
-            outputs = {output.name: output.shape for output in session.get_outputs()}
-            self._width = int(outputs["tokens"][-1]) if "tokens" in outputs else 0
-        return self._width
-
-    def grasps(self, text: str) -> float:
-        """How much of a text the model has words for, 0 to 1: the share of its letters in words it need not break up.
-
-        Words of a language or script it was not made for fall into scraps, single letters and unknown pieces; such
-        pieces have no meaning, and what is near by them is near by chance. Marks and digits say nothing either way.
-        """
-        tokenizer, _ = self._parts or self._load()
-        found = tokenizer.encode(text[:_GRASPED_CHARS] or " ", add_special_tokens=False)
-        return _grasped(text, found.tokens, found.word_ids, found.offsets)
-
     def _run(
         self, texts: Sequence[str], pieces: list[TokenVectors] | None
     ) -> tuple[np.ndarray, list[TokenVectors]]:
@@ -143,15 +132,15 @@ class MiniLM(Embedder):
         encoded = [item.ids for item in tokenizer.encode_batch([text or " " for text in texts])]
         vectors = np.zeros((len(encoded), self.dimensions), np.float32)
         batches = _batches([len(ids) for ids in encoded])
-        wanted = ["vectors", "tokens"] if pieces is not None and self.token_dimensions else ["vectors"]
+        with_pieces = pieces is not None and self.token_dimensions > 0
 
         def run(batch: list[int]) -> None:
-            ids = np.zeros((len(batch), max(len(encoded[i]) for i in batch)), np.int64)
+            ids = np.full((len(batch), max(len(encoded[i]) for i in batch)), self._pad, np.int64)
             mask = np.zeros_like(ids)
             for row, i in enumerate(batch):
                 ids[row, : len(encoded[i])] = encoded[i]
                 mask[row, : len(encoded[i])] = 1
-            found = session.run(wanted, {"ids": ids, "mask": mask})
+            found = self._answer(session, ids, mask, with_pieces=with_pieces)
             vectors[batch] = found[0]
             if pieces is None or len(found) == 1:
                 return
@@ -196,17 +185,73 @@ class MiniLM(Embedder):
                 options.log_severity_level = 3
                 try:
                     session = onnxruntime.InferenceSession(
-                        str(self._folder / minilm.GRAPH), options, providers=["CPUExecutionProvider"]
+                        str(self._graph), options, providers=["CPUExecutionProvider"]
                     )
-                    tokenizer = Tokenizer.from_file(str(self._folder / minilm.TOKENIZER))
+                    tokenizer = Tokenizer.from_file(str(self._tokenizer))
                 except Exception as error:  # Both libraries raise bare exceptions of their own.
                     raise Unavailable(
-                        f"{self._folder}: the local model cannot be loaded ({error}). Run `cairn model install`."
+                        f"{self._graph.parent}: the model cannot be loaded ({error}). {self._next_step}"
                     ) from error
+                self._pad = (tokenizer.padding or {}).get("pad_id", 0)
                 tokenizer.no_padding()
-                tokenizer.enable_truncation(_MAX_TOKENS)
+                tokenizer.enable_truncation(self._max_tokens)
                 self._parts = (tokenizer, session)
         return self._parts
+
+
+class MiniLM(GraphEmbedder):
+    """all-MiniLM-L6-v2 on onnxruntime: 384 dimensions, texts cut at 256 word pieces.
+
+    Args:
+        folder: Where the model lies.
+        threads: How many batches of one large call run at a time.
+    """
+
+    id = minilm.MODEL_ID
+    dimensions = minilm.DIMENSIONS
+    language = "en"
+
+    def __init__(self, folder: Path, *, threads: int = 2) -> None:
+        super().__init__(
+            folder / minilm.GRAPH,
+            folder / minilm.TOKENIZER,
+            max_tokens=_MAX_TOKENS,
+            next_step="Run `cairn model install`.",
+            threads=threads,
+        )
+        self._width: int | None = None
+
+    def embed_tokens(self, texts: Sequence[str]) -> tuple[np.ndarray, list[TokenVectors]]:
+        """As `embed`, and the vectors of the single word pieces beside; those cost no second run."""
+        import numpy as np
+
+        pieces = [TokenVectors(np.zeros((0, 0), np.int8), np.zeros(0, np.float32))] * len(texts)
+        return self._run(texts, pieces)
+
+    @property
+    def token_dimensions(self) -> int:
+        """How long the vector of a word piece is; 0 where the installed graph gives none."""
+        if self._width is None:
+            _, session = self._parts or self._load()
+            outputs = {output.name: output.shape for output in session.get_outputs()}
+            self._width = int(outputs["tokens"][-1]) if "tokens" in outputs else 0
+        return self._width
+
+    def grasps(self, text: str) -> float:
+        """How much of a text the model has words for, 0 to 1: the share of its letters in words it need not break up.
+
+        Words of a language or script it was not made for fall into scraps, single letters and unknown pieces; such
+        pieces have no meaning, and what is near by them is near by chance. Marks and digits say nothing either way.
+        """
+        tokenizer, _ = self._parts or self._load()
+        found = tokenizer.encode(text[:_GRASPED_CHARS] or " ", add_special_tokens=False)
+        return _grasped(text, found.tokens, found.word_ids, found.offsets)
+
+    def _answer(
+        self, session: Any, ids: np.ndarray, mask: np.ndarray, *, with_pieces: bool
+    ) -> list[np.ndarray]:
+        wanted = ["vectors", "tokens"] if with_pieces else ["vectors"]
+        return list(session.run(wanted, {"ids": ids, "mask": mask}))
 
 
 class Multilingual(Embedder):
