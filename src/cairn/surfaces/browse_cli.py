@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 from cairn.operations.browse import Browse
-from cairn.surfaces.command import Command, CommandCall, short, text_of
-from cairn.surfaces.output import Output
+from cairn.surfaces.command import Command, CommandCall, text_of
+from cairn.surfaces.output import Output, short
 
 
 def say_owners(data: Any, output: Output) -> None:
@@ -152,7 +152,6 @@ COMMANDS = (
     Command(
         "revise",
         Browse.revise,
-        "{id} is revised; its version is {version}.",
         positional="entry_id",
         without="source",
         also={

@@ -1,7 +1,7 @@
 """Commands from the table of operations: the options of one are the fields of its operation.
 
 A `Command` says what the table cannot know: what it is called, which field stands without an option, short forms, and
-how the answer is printed; `commands.toml` has its help and examples. Everything else (options, types, choices, defaults)
+how the answer is printed; `commands.toml` has its help and examples, `printed.toml` the lines of most answers. Everything else (options, types, choices, defaults)
 is the operation's. Commands that are about this machine and no operation (`init`, `server start`) bring their own arguments.
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from cairn.canonical import from_json
 from cairn.errors import Invalid, NotFound
-from cairn.surfaces.output import Output
+from cairn.surfaces.output import Output, printed, printed_lines
 
 if TYPE_CHECKING:
     from cairn.config import Settings
@@ -72,7 +72,7 @@ class Command:
     Attributes:
         name: What is typed, with its group: "memories list".
         method: The operation it calls.
-        prints: Shows the answer and returns the exit code (None for 0); or a line with the answer's fields in braces.
+        prints: Shows the answer and returns the exit code (None for 0), where `printed.toml` does not have its lines.
         positional: Fields that stand without an option, each with its number as argparse takes it: "agent text+".
         short: Other names for options.
         one_of: Fields of which at most one is given; the first is the person of the settings where none is.
@@ -88,7 +88,7 @@ class Command:
 
     name: str
     method: Callable[..., Any] | None = None
-    prints: Prints | str | None = None
+    prints: Prints | None = None
     positional: str = ""
     short: Mapping[str, str] = field(default_factory=dict)
     one_of: str = ""
@@ -171,10 +171,9 @@ class Command:
     def say(self, data: Any, output: Output) -> int:
         """Print an answer; the exit code."""
         output.value(data[self.bare] if self.bare else data)
-        if isinstance(self.prints, str):
-            output.line(self.prints.format_map(data))
-            return 0
-        return (self.prints(data, output) or 0) if self.prints is not None else 0
+        if self.prints is not None:
+            return self.prints(data, output) or 0
+        return printed(printed_lines(self.name), data, output)
 
     def _fields(self, args: argparse.Namespace) -> dict[str, Any]:
         found = {one.name: _given(one, getattr(args, one.name)) for one in self.fields}
@@ -384,9 +383,3 @@ def text_of(name: str) -> str:
         raise NotFound(f"{name}: there is no such file.", file=name) from None
     except (OSError, UnicodeDecodeError) as error:
         raise Invalid(f"{name}: cannot be read as UTF-8 text ({error}).", file=name) from None
-
-
-def short(text: str, limit: int = 100) -> str:
-    """A text in one line, cut at `limit`."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"

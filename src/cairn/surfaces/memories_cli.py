@@ -17,47 +17,14 @@ from cairn.errors import Conflict, Invalid, NotFound
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Remember, Single
 from cairn.operations.persons import Persons
-from cairn.surfaces.command import Command, CommandCall, after_a_look, outcome, short, text_of
-from cairn.surfaces.output import Output
+from cairn.surfaces.command import Command, CommandCall, after_a_look, outcome, text_of
+from cairn.surfaces.output import Output, short
 from cairn.surfaces.talk_cli import as_prompt_argument, fill_prompt
 
 
 def _from_standard_input(_args: argparse.Namespace, fields: dict[str, Any]) -> None:
     if fields["content"] == "-":
         fields["content"] = sys.stdin.read()
-
-
-def say_verdict(verdict: Any, output: Output) -> int:
-    detail = f" {verdict['detail']}" if verdict.get("detail") else ""
-    if not verdict["accepted"]:
-        output.line(f"refused ({verdict['reason']}):{detail}", style="bold")
-        return 1
-    row = verdict["memory"]
-    if verdict.get("deduped"):
-        output.line(f"merged ({verdict['reason']}) into {verdict['mergedIntoId']}.{detail}", style="bold")
-    else:
-        output.line(f"accepted as {row['status']}: {row['id']}.{detail}", style="bold")
-    output.line(f"      {row['path']}")
-    return 0
-
-
-def say_list(page: Any, output: Output) -> int:
-    output.table(
-        ("id", "scope", "category", "status", "tier", "content"),
-        [
-            (
-                row["id"],
-                f"{row['scope']} {row['scope_owner_id']}".strip(),
-                row["category"],
-                row["status"] + (" pinned" if row["pinned"] else ""),
-                row["tier"],
-                short(row["content"]),
-            )
-            for row in page["memories"]
-        ],
-    )
-    output.line(f"{len(page['memories'])} of {page['total']}")
-    return 0 if page["total"] else 1
 
 
 def search(call: CommandCall) -> int:
@@ -169,29 +136,6 @@ def _folder(at: Path) -> str:
     return folder_text((str(path.relative_to(at)), text_of(str(path))) for path in files)
 
 
-def say_imported(done: Any, output: Output) -> None:
-    output.line(
-        f"{len(done['kept'])} kept, {len(done['merged'])} merged, {len(done['known'])} known already, "
-        f"{len(done['refused'])} refused."
-    )
-    for item in done["refused"]:
-        output.line(f"refused: {item['key']}: {item['reason']}")
-
-
-def say_procedure(data: Any, output: Output) -> None:
-    pinned = ", pinned" if data["pinned"] else ""
-    output.line(f"{data['content']}  ({data['id']}, {data['status']}{pinned})", style="bold")
-    output.line(
-        f"worked {data['success_count']} times, failed {data['failure_count']} times, confidence {data['confidence']:.2f}"
-    )
-    output.line(f"when: {data['trigger']}")
-    output.block(data["procedure"])
-    for one in data["history"]:
-        output.line(
-            f"{one['recorded_at'][:16]}  {one['outcome']}  {one['confidence']:.2f}  {one['reason'] or ''}"
-        )
-
-
 # ---------------------------------------------------------------- all of a person or a session
 
 _TO = {"--to": {"metavar": "FILE", "help": "write it there as JSON, readable by you alone"}}
@@ -243,20 +187,17 @@ def _say_whole(receipt: Any, output: Output) -> None:
 
 
 COMMANDS = (
-    Command(
-        "memories outcome", Single.outcome, say_procedure, positional="memory_id", **outcome("it worked")
-    ),
-    Command("memories procedure", Single.procedure, say_procedure, positional="memory_id"),
+    Command("memories outcome", Single.outcome, positional="memory_id", **outcome("it worked")),
+    Command("memories procedure", Single.procedure, positional="memory_id"),
     Command(
         "remember",
         Remember.remember,
-        say_verdict,
         positional="content+",
         short={"pinned": "--pin", "procedure": "--steps"},
         fill=_from_standard_input,
         reading=False,
     ),
-    Command("memories list", Single.list, say_list),
+    Command("memories list", Single.list),
     Command(
         "memories search",
         Single.search,
@@ -267,7 +208,7 @@ COMMANDS = (
     ),
     Command("memories show", Single.show, say_row, positional="memory_id"),
     Command("memories edit", Single.edit, say_row, positional="memory_id", short={"procedure": "--steps"}),
-    Command("memories supersede", Single.supersede, say_verdict, positional="memory_id content+"),
+    Command("memories supersede", Single.supersede, positional="memory_id content+"),
     Command("memories pin", Single.pin, say_row, positional="memory_id"),
     Command("memories unpin", Single.unpin, say_row, positional="memory_id"),
     Command("memories archive", Single.archive, say_row, positional="memory_id"),
@@ -291,7 +232,6 @@ COMMANDS = (
     Command(
         "memories import",
         Keeping.import_from,
-        say_imported,
         without="text",
         short={"source": "--from", "owner": "--user"},
         also={"file": {"help": "the export; - for standard input; of claude also its memory folder"}},

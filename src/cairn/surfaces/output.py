@@ -6,10 +6,15 @@ import json
 import re
 import sys
 import textwrap
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+_HEAD = re.compile(r"\[([a-z][^\]]*)\] ?")
+_FIELD = re.compile(r"\{([\w.]+(?:=\w+)?)(?:([:?#~])([^{}]*))?\}")
 # What a terminal obeys: controls but tab and line end, and signs that turn the direction of what follows.
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -92,3 +97,98 @@ class Output:
         from rich.console import Console
 
         return Console()
+
+
+# ---------------------------------------------------------------- answers whose lines stand in printed.toml
+
+
+@cache
+def printed_lines(command: str) -> list[Any]:
+    """The lines of a command's answer; a command whose answer reads the same names another."""
+    table = tomllib.loads(Path(__file__).with_name("printed.toml").read_text(encoding="utf-8"))
+    found = table[command]
+    return table[found] if isinstance(found, str) else found  # type: ignore[no-any-return]
+
+
+def printed(lines: Sequence[Any], data: Mapping[str, Any], output: Output) -> int:
+    """Print an answer by its lines, in the form that printed.toml describes; the exit code."""
+    code = 0
+    for line in lines:
+        first, *inner = line if isinstance(line, list) else (line,)
+        head = _HEAD.match(first)
+        words = head[1].split(", ") if head else []
+        for one in _meant(words, data):
+            if inner and words[0].startswith("table "):
+                _table(inner, one["table"], output)
+            elif inner:
+                code = max(code, printed(inner, one, output))
+            elif any(word.startswith("fail ") for word in words):
+                code = 1
+            else:
+                _say(_filled(first[head.end() :] if head else first, one), words, output)
+    return code
+
+
+def _meant(words: Sequence[str], data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What a line is printed of, by the words of its head: each item, or the answer, where its conditions hold."""
+    found: list[Mapping[str, Any]] = [data]
+    for word in words:
+        verb, _, what = word.removeprefix("fail ").partition(" ")
+        if verb == "each":
+            items = _field(data, what) or ()
+            pairs = items.items() if isinstance(items, Mapping) else ((one, None) for one in items)
+            found = [
+                {**data, **(one if isinstance(one, Mapping) else {"it": one, "value": value})}
+                for one, value in pairs
+            ]
+        elif verb == "table":
+            found = [{"table": _field(data, what)}]
+        elif verb in {"if", "unless"}:
+            found = [
+                one for one in found if any(_field(one, name) for name in what.split()) == (verb == "if")
+            ]
+    yield from found
+
+
+def _field(data: Any, path: str, *, needed: bool = False) -> Any:
+    """A field by its path; nothing where one on the way is not there. With `=word`: whether it is that."""
+    path, is_compared, word = path.partition("=")
+    for name in path.split("."):
+        data = data[name] if needed else data.get(name) if isinstance(data, Mapping) else None
+    return str(data) == word if is_compared else data
+
+
+def _filled(text: str, data: Mapping[str, Any]) -> str:
+    def told(found: re.Match[str]) -> str:
+        path, how, more = found.groups()
+        value = _field(data, path, needed=how != "?")
+        if how == "#":
+            count = value if isinstance(value, int) else len(value)
+            return f"{count} {more}{'s' if count != 1 else ''}" if more else str(count)
+        value = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        if how == "?":
+            yes, _, no = more.partition("|")
+            return yes.replace("$", str(value)) if value else no
+        return short(str(value)) if how == "~" else format(value, more or "")
+
+    return _FIELD.sub(told, text)
+
+
+def _say(text: str, words: Sequence[str], output: Output) -> None:
+    if "note" in words:
+        output.note(text)
+    elif "block" in words:
+        output.block(text)
+    else:
+        output.line(text, style="bold" if "bold" in words else "")
+
+
+def _table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output: Output) -> None:
+    cells = dict(one.split(": ", 1) for one in columns)
+    output.table([*cells], [[_filled(cell, row) for cell in cells.values()] for row in rows])
+
+
+def short(text: str, limit: int = 100) -> str:
+    """A text in one line, cut at `limit`."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -90,7 +90,7 @@ def _fill_tree(args: argparse.Namespace, fields: dict[str, Any]) -> None:
 
 
 def _on_tree(
-    name: str, method: Callable[..., Any] | None = None, prints: Prints | str | None = None, **more: Any
+    name: str, method: Callable[..., Any] | None = None, prints: Prints | None = None, **more: Any
 ) -> Command:
     """A command about the work tree that `--dir` names."""
     without = f"path {more.pop('without', '')}"
@@ -99,18 +99,6 @@ def _on_tree(
 
 
 # ---------------------------------------------------------------- saying it
-
-
-def say_change(done: Any, output: Output) -> None:
-    changed = ", ".join(done["changedSections"]) or "nothing"
-    output.line(f"{done['summary']}: {done['checkpointId']}, changed {changed}.")
-    for note in done["notes"]:
-        output.line(f"  {note}")
-
-
-def say_begun(done: Any, output: Output) -> None:
-    say_change(done, output)
-    output.line("Read docs/cairn/README.md; commit .cairn and docs/cairn when they look right.")
 
 
 def say_status(value: Any, output: Output) -> None:
@@ -126,32 +114,6 @@ def say_status(value: Any, output: Output) -> None:
         f"-> {value['suggestedAction']}",
     ):
         output.line(line)
-
-
-def say_story(value: Any, output: Output) -> None:
-    for one in (*value["events"], *value["checkpoints"]):
-        output.line(f"{one['id']}  {one['at'][:16]}  {one['summary']}")
-    for name, diff in value["changed"].items():
-        output.line(f"\n{name}\n{diff}")
-
-
-def say_findings(value: Any, output: Output) -> int:
-    for one in value["findings"]:
-        output.line(f"{one['status']:4} {one['code']}: {one['message']}")
-    return 0 if value["ok"] else 1
-
-
-def say_sources(value: Any, output: Output) -> None:
-    for one in value["sources"]:
-        output.line(f"{one['id']}  {one['type']}  {one['lastSyncStatus']}  {one['path']}")
-    if not value["sources"]:
-        output.line("No sources.")
-
-
-def say_pruned(value: Any, output: Output) -> None:
-    counts = f"{len(value['events'])} events, {len(value['checkpoints'])} checkpoints, {len(value['expiredBatches'])} old batches"
-    into = f" into {value['batch']}" if value["batch"] else ""
-    output.line(f"{'Would archive' if value['dryRun'] else 'Archived'} {counts}{into}.")
 
 
 def say_runner(value: Any, output: Output) -> None:
@@ -193,15 +155,6 @@ def _folded(call: CommandCall, project: ProjectMemory) -> Any:
         return input("Apply? [y/N] ").strip().lower() in {"y", "yes"}
 
     return project.consolidate(section=args.section, source=args.source, policy=args.policy, confirm=confirm)
-
-
-def say_folded(done: Any, output: Output) -> None:
-    if done["noop"]:
-        output.line("Nothing to recall.")
-    elif done["written"]:
-        output.line(f"Applied as {done['written']['checkpointId']}.")
-    else:
-        output.line("Not applied. Use --yes to apply without asking.")
 
 
 def _preview(plan: Plan, *, diffs: bool) -> str:
@@ -274,21 +227,6 @@ def take_in(call: CommandCall) -> int:
     return call.command.say(call.command.operation.told(_Here(), reports, call.fields), call.output)
 
 
-def say_imported(done: Any, output: Output) -> int:
-    for one in done["reports"]:
-        output.line(
-            f"{one['source']}: {one['imported']} new, {one['grown']} grown, {one['known']} known, "
-            f"{one['elsewhere']} of other projects, {one['failed']} failed"
-        )
-        for item in one["failures"]:
-            output.line(f"  {item['path']}: {item['error']}")
-        if one["error"]:
-            output.line(f"  {one['error']}")
-    if not done["reports"]:
-        output.line("No sources: add one with `cairn project sources add`.")
-    return 1 if any(one["failures"] or one["error"] for one in done["reports"]) else 0
-
-
 def _remembering(args: argparse.Namespace, space: Space, stack: ExitStack) -> Capture:
     """A capture that adds a session's messages to the memory root, in the repository's own space."""
     from dataclasses import replace
@@ -315,13 +253,6 @@ def _remembering(args: argparse.Namespace, space: Space, stack: ExitStack) -> Ca
         sessions.add(item)
 
     return keep
-
-
-def say_run(done: Any, output: Output) -> int:
-    output.line(f"{done['status']}{': ' + done['error'] if done['error'] else ''}")
-    for note in done["notes"]:
-        output.line(f"  {note}")
-    return 1 if done["status"] == "failed" else 0
 
 
 def _runner_status(project: ProjectMemory) -> dict[str, Any]:
@@ -392,12 +323,11 @@ def _wait_for(project: ProjectMemory, *, running: bool, seconds: float = 10.0) -
 
 
 COMMANDS = (
-    _on_tree("init", Repositories.project_init, say_begun),
-    _on_tree("update", Repositories.project_update, say_change),
+    _on_tree("init", Repositories.project_init),
+    _on_tree("update", Repositories.project_update),
     _on_tree(
         "record",
         Repositories.project_record,
-        "Recorded {id}: {summary}",
         positional="summary",
         short={
             "decisions": "--decision",
@@ -410,43 +340,39 @@ COMMANDS = (
     _on_tree(
         "consolidate",
         Repositories.project_consolidate,
-        say_folded,
         without="apply",
         more=_fold_arguments,
         run=consolidate,
     ),
     _on_tree("query", Repositories.project_query, positional="question+", run=query),
-    _on_tree("story", Repositories.project_story, say_story),
+    _on_tree("story", Repositories.project_story),
     _on_tree("status", Repositories.project_status, say_status),
-    _on_tree("validate", Repositories.project_validate, say_findings),
+    _on_tree("validate", Repositories.project_validate),
     _on_tree(
         "sources add",
         Repositories.project_source_add,
-        "Added {id}: {path}",
         positional="type folder",
     ),
-    _on_tree("sources list", Repositories.project_sources, say_sources, bare="sources"),
+    _on_tree("sources list", Repositories.project_sources, bare="sources"),
     _on_tree(
         "sources remove",
         Repositories.project_source_remove,
-        "Removed {id}.",
         positional="id",
     ),
     _on_tree(
         "import",
         Repositories.project_import,
-        say_imported,
         positional="ids*",
         more=_import_arguments,
         run=take_in,
         bare="reports",
     ),
-    _on_tree("prune", Repositories.project_prune, say_pruned),
-    _on_tree("restore", Repositories.project_restore, say_change, positional="id"),
+    _on_tree("prune", Repositories.project_prune),
+    _on_tree("restore", Repositories.project_restore, positional="id"),
     _on_tree("automate start", run=automate_start),
     _on_tree("automate stop", run=automate_stop),
     _on_tree("automate status", Repositories.project_runner, say_runner),
-    _on_tree("automate run-once", Repositories.project_run_once, say_run, run=run_once),
+    _on_tree("automate run-once", Repositories.project_run_once, run=run_once),
     _on_tree("automate ensure-running", run=automate_start),
 )
 

@@ -17,10 +17,9 @@ from cairn.surfaces.command import (
     current_folder,
     opened,
     settings_for,
-    short,
     text_of,
 )
-from cairn.surfaces.output import Output
+from cairn.surfaces.output import Output, short
 from cairn.types import Space
 
 # ---------------------------------------------------------------- init and demo
@@ -90,25 +89,6 @@ def _parse_messages(text: str, name: str) -> Iterable[dict[str, Any]]:
             trouble = getattr(error, "msg", error)
             more = " A document comes in with `cairn knowledge add`." if number == 1 else ""
             raise Invalid(f"{name}, line {number}: not JSON: {trouble}.{more}", file=name) from None
-
-
-def say_added(data: Any, output: Output) -> None:
-    output.line(
-        f"{data['status']}: {data['message_count']} message{'s' if data['message_count'] != 1 else ''} kept."
-    )
-    for one in (*data.get("waiting", ()), *data.get("skipped", ())):
-        output.line(one)
-    if count := data.get("recalled"):
-        output.line(
-            f"{count} framed {'recall was' if count == 1 else 'recalls were'} taken out: it is known already."
-        )
-
-
-def say_flushed(data: Any, output: Output) -> None:
-    done = data["status"] == "extracted"
-    output.line("extracted: the episode is written." if done else "no_extraction: nothing was open.")
-    for one in data["waiting"]:
-        output.line(one)
 
 
 # ---------------------------------------------------------------- recall
@@ -257,13 +237,6 @@ def _fill_folder(_args: argparse.Namespace, fields: dict[str, Any]) -> None:
         fields["folder"] = here if space_at(here) != Space() else None
 
 
-def say_recalled(data: Any, output: Output) -> int:
-    output.line(data["prompt"] or "Nothing fits.")
-    for note in data["notes"]:
-        output.note(note)
-    return 0 if data["prompt"] else 1
-
-
 def say_page(data: Any, output: Output) -> int:
     rows = [
         (item["id"], item.get("timestamp", "")[:16], _headline(item))
@@ -304,32 +277,12 @@ def say_shown(found: Any, output: Output) -> None:
             )
 
 
-def say_task(one: Any, output: Output) -> None:
-    output.line(f"{one['id']}  {one['status']}  {one['task_type']}  session {one['session_id']}")
-    if one["error"]:
-        output.line(one["error"])
-
-
-def say_tasks(data: Any, output: Output) -> int:
-    for one in data["items"]:
-        say_task(one, output)
-    output.line(f"{len(data['items'])} of {data['total']}")
-    return 0 if data["total"] else 1
-
-
-def say_rewritten(data: Any, output: Output) -> int:
-    count = data["rewritten"]
-    output.line(f"{count} episode{'s' if count != 1 else ''} written anew.")
-    return 0 if count else 1
-
-
 COMMANDS = (
     Command("init", run=init, also={"--force": "rewrite cairn.toml even if it is there"}, reading=False),
     Command("demo", run=demo, also={"--keep": "keep the folder and print where it is"}),
     Command(
         "add",
         Talk.add,
-        say_added,
         without="messages",
         short={"defer_extraction": "--defer", "idempotency_key": "--key"},
         also={
@@ -350,7 +303,7 @@ COMMANDS = (
         fill=_fill_messages,
         reading=False,
     ),
-    Command("flush", Talk.flush, say_flushed, reading=False),
+    Command("flush", Talk.flush, reading=False),
     Command(
         "search",
         Recall.search,
@@ -361,8 +314,8 @@ COMMANDS = (
         fill=fill_prompt,
         run=search,
     ),
-    Command("recall", Recall.recall, say_recalled, positional="query+", fill=_fill_folder),
-    Command("brief", Recall.brief, say_recalled, fill=_fill_folder),
+    Command("recall", Recall.recall, positional="query+", fill=_fill_folder),
+    Command("brief", Recall.brief, fill=_fill_folder),
     Command(
         "get",
         Recall.get,
@@ -379,7 +332,7 @@ COMMANDS = (
         },
     ),
     Command("show", Recall.show, say_shown, positional="entry_id"),
-    Command("tasks", Talk.tasks, say_tasks),
-    Command("task", Talk.task, say_task, positional="task_id"),
-    Command("reextract", Talk.reextract, say_rewritten),
+    Command("tasks", Talk.tasks),
+    Command("task", Talk.task, positional="task_id"),
+    Command("reextract", Talk.reextract),
 )

@@ -96,20 +96,6 @@ def say_status(status: Any, output: Output) -> None:
         output.line(f"waiting    episode of {one['owner']} from session {one['session_id']}: {one['reason']}")
 
 
-def say_quiesced(done: Any, output: Output) -> int:
-    output.line(
-        f"{'Quiet' if done['quiesced'] else 'Not quiet'}: {done['drained']} changes indexed, "
-        f"{done['pending_after']} wait, {done['failed_permanent']} cannot be indexed."
-    )
-    return 0 if done["quiesced"] else 1
-
-
-def say_synced(done: Any, output: Output) -> int:
-    changes = "1 change" if done["applied"] == 1 else f"{done['applied']} changes"
-    output.line(f"{changes} applied; {done['pending']} pending, {done['failed']} failed.")
-    return 0 if not done["failed"] else 1
-
-
 def cascade_fix(call: CommandCall) -> int:
     output, applied = call.output, call.fields["retry"]
     with call.opened() as memory:
@@ -128,18 +114,6 @@ def cascade_fix(call: CommandCall) -> int:
 
 
 # ---------------------------------------------------------------- strategies
-
-
-def say_strategies(data: Any, output: Output) -> None:
-    columns = ("name", "state", "trigger", "runs", "failed", "last run")
-    shown = [
-        {**row, "state": "on" if row["enabled"] else "off", "last_run": row["last_run"][:16]}
-        for row in data["strategies"]
-    ]
-    output.table(columns, [[row.get(name.replace(" ", "_"), "") for name in columns] for row in shown])
-    for row in data["strategies"]:
-        if row["last_error"]:
-            output.line(f"{row['name']}: {row['last_error']}")
 
 
 def say_triggered(done: Any, output: Output) -> int:
@@ -272,39 +246,6 @@ def export(call: CommandCall) -> int:
     return 0
 
 
-def say_exported(done: Any, output: Output) -> int:
-    output.line(f"{done['files']} files, {done['bytes']} bytes -> {done['target']}")
-    if done["left_out"]:
-        output.line(f"Left out: {', '.join(done['left_out'])} (--with-secrets includes them).")
-    for trouble in done["unread"]:
-        output.line(f"Not copied: {trouble}")
-    return 1 if done["unread"] else 0
-
-
-def say_backup(done: Any, output: Output) -> int:
-    code = say_exported(done, output)
-    for part in done["contents"]:
-        output.line(f"  {part['what']:10} {part['files']} files, {part['bytes']} bytes")
-    moment = (
-        "nothing was written meanwhile"
-        if done["still"]
-        else "files were written meanwhile: the first open of the restored root finishes what was open"
-    )
-    output.line(f"Read back and compared; {moment}. Restore: cairn --root NEW import {done['target']}")
-    return code
-
-
-def say_brought(done: Any, output: Output) -> int:
-    output.line(
-        f"{done['imported']} files brought in, {done['same']} were there already, {done['merged']} merged."
-    )
-    if done["messages"]:
-        output.line(f"{done['messages']} messages that were not extracted there are in the inbox.")
-    for problem in done["problems"]:
-        output.line(f"- {problem}")
-    return 0 if not done["problems"] else 1
-
-
 # ---------------------------------------------------------------- time
 
 
@@ -338,11 +279,6 @@ def log(call: CommandCall) -> int:
 def say_differences(data: Any, output: Output) -> None:
     lines = [f"{one['action']} {one['path']}#{one['entry']}\n{one['diff']}" for one in data["differences"]]
     output.line("\n\n".join(lines) or "No difference.")
-
-
-def say_folded(done: Any, output: Output) -> None:
-    verb = "Would drop" if done["dry_run"] else "Dropped"
-    output.line(f"{verb} {done['texts']} former texts, {done['characters']} characters.")
 
 
 def say_restored(data: Any, output: Output) -> None:
@@ -395,18 +331,6 @@ def restored(call: CommandCall) -> int:
         )
     call.output.line(f"{len(done['missing'])} messages that this machine had indexed are in no log.")
     return 1 if done["missing"] else 0
-
-
-def say_undone(data: Any, output: Output) -> None:
-    verb = "Would take back" if data["dry_run"] else "Took back"
-    told = f"{verb} {data['restored']} changes of {data['kind']} {data['run_id']}."
-    output.line(
-        told if data["restored"] else f"Nothing of {data['kind']} {data['run_id']} is left to take back."
-    )
-    for item in data["entries"]:
-        if item["action"] in {"kept", "purged"}:
-            why = "it was changed since" if item["action"] == "kept" else "its text was forgotten"
-            output.line(f"Left as it is: {item['path']}#{item['entry']}: {why}.")
 
 
 # ---------------------------------------------------------------- elsewhere: move, and a person's own editor
@@ -478,19 +402,6 @@ def say_pushed(done: Any, output: Output) -> int:
 # ---------------------------------------------------------------- who may call the server
 
 
-def say_tokens(data: Any, output: Output) -> None:
-    columns = ("name", "state", "rights", "made", "expires")
-    output.table(columns, [[row[name] or "" for name in columns] for row in data["tokens"]])
-    if not data["tokens"]:
-        output.line("No tokens were made here: `cairn token add NAME` makes one (server.tokens has others).")
-
-
-def say_new_token(made: Any, output: Output) -> None:
-    output.line(made["secret"])
-    ends = f" until {made['expires']}" if made["expires"] else ""
-    output.note(f'Token "{made["name"]}" ({made["rights"]}){ends}. It is shown this once: keep it now.')
-
-
 def say_calls(data: Any, output: Output) -> int:
     for one in data["calls"]:
         about = " ".join(f"{name}={json.dumps(value)}" for name, value in one["about"].items())
@@ -506,18 +417,17 @@ def say_calls(data: Any, output: Output) -> int:
 COMMANDS = (
     Command("status", Standing.status, say_standing),
     Command("cascade status", Upkeep.index_status, say_status),
-    Command("cascade sync", Upkeep.sync, say_synced, positional="path?", progress="indexing"),
-    Command("cascade quiesce", Upkeep.quiesce, say_quiesced),
+    Command("cascade sync", Upkeep.sync, positional="path?", progress="indexing"),
+    Command("cascade quiesce", Upkeep.quiesce),
     Command("cascade fix", Upkeep.failures, short={"retry": "--apply"}, run=cascade_fix),
     Command(
         "cascade rebuild",
         Upkeep.rebuild,
-        "Rebuilt: {rows} rows from {notes} files in {seconds:.1f} s.",
         progress="rebuilding the index",
     ),
-    Command("ome list", Upkeep.strategies, say_strategies, bare="strategies"),
+    Command("ome list", Upkeep.strategies, bare="strategies"),
     Command("ome trigger", Upkeep.trigger, say_triggered, positional="name"),
-    Command("ome switch", Upkeep.switch, say_strategies, positional="name", bare="strategies"),
+    Command("ome switch", Upkeep.switch, positional="name", bare="strategies"),
     Command("config show", run=config_show),
     Command(
         "model install",
@@ -547,13 +457,12 @@ COMMANDS = (
     Command(
         "export",
         Upkeep.export_to,
-        say_exported,
         positional="target",
         also={"--sqlite": "governed memories as tables of a new SQLite file"},
         run=export,
     ),
-    Command("backup", Upkeep.backup, say_backup, positional="target"),
-    Command("import", Upkeep.import_from, say_brought, positional="source", reading=False),
+    Command("backup", Upkeep.backup, positional="target"),
+    Command("import", Upkeep.import_from, positional="source", reading=False),
     Command(
         "log",
         Time.log,
@@ -565,9 +474,9 @@ COMMANDS = (
         run=log,
     ),
     Command("diff", Time.diff, say_differences, positional="target", bare="differences"),
-    Command("fold", Time.fold_history, say_folded),
+    Command("fold", Time.fold_history),
     Command("restore", Time.restore, say_restored, positional="target", run=restored, bare="entries"),
-    Command("undo", Time.undo, say_undone, positional="run_id"),
+    Command("undo", Time.undo, positional="run_id"),
     Command(
         "move",
         Moving.move_to,
@@ -581,12 +490,11 @@ COMMANDS = (
     ),
     Command("pull", Moving.pull, say_pulled, positional="folder"),
     Command("push", Moving.push, say_pushed, positional="folder"),
-    Command("token add", Access.add_token, say_new_token, positional="name", reading=False),
-    Command("token list", Access.tokens, say_tokens, bare="tokens"),
+    Command("token add", Access.add_token, positional="name", reading=False),
+    Command("token list", Access.tokens, bare="tokens"),
     Command(
         "token revoke",
         Access.revoke_token,
-        'Token "{name}" holds no more; running servers refuse it from the next call on.',
         positional="name",
     ),
     Command("audit", Access.audit, say_calls, bare="calls"),
