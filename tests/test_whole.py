@@ -185,3 +185,17 @@ def test_what_happened_on_a_day_may_have_been_told_later(tmp_path):
             f"What did I do on {NOW - timedelta(days=400):%d %B %Y}?", user_id="ana", method="keyword"
         )
         assert not quiet.episodes and quiet.whole.startswith("Nothing is kept of ")
+
+
+@pytest.mark.parametrize("asked", ["14 May 2024", "12 March 2024"])
+def test_a_number_alone_tells_of_no_day(tmp_path, asked):
+    """Neither the hour of a message ("14:53") nor the day of another month is what was done on the day asked for."""
+    with cairn.open_blocking(tmp_path, **OPTIONS) as memory:
+        at = datetime(2026, 11, 15, 14, 53, tzinfo=UTC)
+        words = "On 12 November I carved pumpkins in Kassel."
+        memory.add("late", [{"sender_id": "ana", "role": "user", "timestamp": at, "content": words}])
+        memory.flush("late")
+        found = memory.search(f"What did I do on {asked}?", user_id="ana", method="keyword", evidence=3)
+        assert not found.episodes and not found.evidence
+        assert found.whole.startswith("Nothing is kept of 2024-")
+        assert memory.search("What did I do on 12 November?", user_id="ana", method="keyword").episodes

@@ -264,8 +264,9 @@ class Searcher:
             return {}
         if wanted.kind == "then" and not told.episodes:
             # What happened on a day may have been told later: it is looked for like anything else.
-            is_found = lists["episodes"] or lists["evidence"] or lists.get("unflushed")
-            return {} if is_found else {"whole": told.label}
+            found = {name: lists[name] for name in ("episodes", "evidence", "unflushed") if name in lists}
+            kept = {name: whole.by_more_than_numbers(ones, request.query) for name, ones in found.items()}
+            return {**kept, "whole": "" if any(kept.values()) else told.label}
         out: dict[str, Any] = {"episodes": told.episodes, "whole": told.label}
         if told.profiles:
             out["profiles"] = told.profiles

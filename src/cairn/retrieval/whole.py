@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import TypeVar
 
 from cairn.index import filters
 from cairn.index.corpus import About, Row
@@ -20,10 +21,11 @@ from cairn.language.whole import Whole
 from cairn.retrieval.answers import SearchRequest, shortened
 from cairn.retrieval.fitting import expired, standing
 from cairn.retrieval.lists import hit_of
-from cairn.types import Hit, Scope
+from cairn.types import Evidence, Hit, Scope
 
 _COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 Days = Sequence[tuple[date, date]]
+Told = TypeVar("Told", Hit, Evidence)
 
 _MOST_ROWS = 500
 _PROFILE_TOKENS = 1200
@@ -112,6 +114,18 @@ def answer(
         told,
         () if where or days else _profiles(pages, scope, request),
         _memories(pages, scope, tests, count, now),
+    )
+
+
+def by_more_than_numbers(found: Sequence[Told] | None, query: str) -> tuple[Told, ...] | None:
+    """What was found, less that which shares nothing with the query but a number: "14 May" is not told of by "14:53"."""
+    asked = set(words.tokens(query)) - words.stop_words()
+    if found is None:
+        return None
+    return tuple(
+        one
+        for one in found
+        if not (shared := asked.intersection(words.tokens(one.text))) or not all(map(str.isdigit, shared))
     )
 
 
