@@ -16,7 +16,7 @@ from cairn.engines.writers import OpenAIWriter
 from cairn.language.traits import Trait, only_trait, replaces, traits_of
 from cairn.notes.format import parse_note
 from cairn.notes.notebook import Draft
-from cairn.operations.prompt import prompt
+from cairn.operations.recalling import prompt
 from cairn.retrieval.showing import as_said, shown
 from cairn.seams import SystemClock
 from cairn.strategies.similarity import particulars

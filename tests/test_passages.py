@@ -11,7 +11,7 @@ import cairn
 from cairn.engines.embedders import HashingEmbedder
 from cairn.index.corpus import KIND_CODES
 from cairn.language.passages import PASSAGE_BYTES, passages
-from cairn.operations.prompt import prompt
+from cairn.operations.recalling import prompt
 from cairn.retrieval.answers import SearchResult, shortened, tokens_of, within_budget
 from cairn.retrieval.rank import late_matches
 from cairn.retrieval.search import SearchRequest

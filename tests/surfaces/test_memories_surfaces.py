@@ -16,7 +16,7 @@ from cairn.background import sweep_due
 from cairn.errors import Invalid
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Single
-from cairn.operations.prompt import prompt
+from cairn.operations.recalling import prompt
 from cairn.retrieval.showing import shown
 from cairn.surfaces.cli import main
 from tests.surfaces.served import serving_here, serving_tokens

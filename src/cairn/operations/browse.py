@@ -321,7 +321,7 @@ class Browse(Room):
             Conflict: it was changed since; the message says so, and `show` has both its text and its version.
             Invalid: the text could not be kept in a note.
         """
-        from cairn.operations import lookup, revising
+        from cairn.operations import lookup
 
         shown = lookup.show(self.parts, space_named(**at), entry_id)
         if shown["kind"] in {"message", "cell", "page"}:
@@ -332,7 +332,7 @@ class Browse(Room):
                 id=shown["id"],
                 version=shown["version"],
             )
-        revising.revise(self.parts, shown, source, expect)
+        lookup.revise(self.parts, shown, source, expect)
         return {
             "id": shown["id"],
             "version": lookup.show(self.parts, space_named(**at), entry_id)["version"],

@@ -1,4 +1,4 @@
-"""Finds one thing by any id: its text, its place, and the messages it came from.
+"""Finds one thing by any id: its text, its place, and the messages it came from; and puts another text in its place.
 
 Every id that an answer, a listing, `doctor` or `log` prints is taken: `<owner>_<entry id>` and the entry id alone,
 `<owner>_profile` and the other documents, `<agent>_<skill>`, a place (`path#id`, the path of a document or
@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound
-from cairn.notes.format import list_items
+from cairn.errors import CairnError, Conflict, Invalid, InvalidLocatorError, NotFound
+from cairn.notes.format import list_items, parse_note, render_entry
 from cairn.notes.kinds import KINDS, SCOPE_DIRS, Place, place_of, space_of
-from cairn.operations.revising import source_of, version_of
 from cairn.parts import Parts
-from cairn.seams import Locator
+from cairn.seams import Locator, content_hash
 from cairn.seams.storage import children
 from cairn.talk.sessions import SessionState, message_id, session_locator
 from cairn.types import Entry, Message, Scope, Space
@@ -298,3 +297,68 @@ def _said(message: Message, parts: Parts) -> dict[str, Any]:
         "role": message.role,
         "text": message.text,
     }
+
+
+# ---------------------------------------------------------------- another text in its place
+
+
+def source_of(text: str, entry: Entry) -> str:
+    """What stands between the markers of an entry, below its heading."""
+    block = text[entry.start : entry.end].replace("\r\n", "\n")
+    lines = block.strip("\n").split("\n")[1:-1]
+    if lines and lines[0].strip() == f"## {entry.id}":
+        lines = lines[1:]
+    return "\n".join(lines).strip("\n")
+
+
+def version_of(source: str) -> str:
+    """What `revise` compares: a hash of the text somebody read."""
+    return content_hash(source)[:16]
+
+
+def revise(parts: Parts, shown: Mapping[str, Any], source: str, expect: str) -> None:
+    """Write `source` where `shown` stands, under the note's lock.
+
+    Raises:
+        Conflict: the file holds another version by now.
+        Invalid: the text would not come back as one entry.
+    """
+    locator = Locator(shown["path"])
+    name = shown["id"].removeprefix(f"{shown['owner']}_") if shown["owner"] else shown["id"]
+    clean = source.replace("\r\n", "\n").strip("\n")
+
+    def edit(text: str | None) -> str:
+        note = parse_note(text or "")
+        if not shown["line"]:
+            old, start, end = note.body.strip(), note.head.body, len(note.text)
+            new = f"{clean}\n"
+        else:
+            entry = note.entry(name)
+            old, start, end = source_of(note.text, entry), entry.start, entry.end
+            newline = "\r\n" if "\r\n" in note.text[start:end] else "\n"
+            new = render_entry(entry.id, f"{clean}\n", newline)
+            if not note.text[start:end].endswith("\n"):
+                new = new.rstrip("\r\n")
+        if version_of(old) != expect:
+            raise Conflict(
+                f"{shown['id']} was changed since you read it. Nothing was written.", id=shown["id"]
+            )
+        made = note.text[:start] + new + note.text[end:]
+        _check_revised(note.text, made, name, whole=not shown["line"])
+        return made
+
+    parts.notebook.own.is_by_hand(locator.key)
+    parts.notebook.rewrite(locator, edit)
+    parts.observer.settle()
+
+
+def _check_revised(before: str, after: str, name: str, *, whole: bool) -> None:
+    """The note must read as before, with this one entry changed."""
+    old, new = parse_note(before), parse_note(after)
+    if {one.id for one in old.entries} != {one.id for one in new.entries} or new.damaged - old.damaged:
+        raise Invalid(
+            "The text holds a marker of an entry (<!-- entry: ... -->), which would tear the note apart. Take it out.",
+            field="source",
+        )
+    if not whole and not any(new.entry(name).sections.values()) and not new.entry(name).inline:
+        raise Invalid("Nothing of the text would be kept: write at least one sentence.", field="source")

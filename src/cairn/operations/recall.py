@@ -94,7 +94,7 @@ def _recalled(found: Recalled, room: Room, _asked: Mapping[str, Any]) -> dict[st
 
 def search_data(result: SearchResult, room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The answer of a search, with text for a prompt where it was asked for."""
-    from cairn.operations.prompt import prompt
+    from cairn.operations.recalling import prompt
 
     zone = room.settings.zone
     data = result.as_data(zone)

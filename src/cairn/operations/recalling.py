@@ -6,7 +6,8 @@
                   -> one list by score, each text once, within a token budget, framed as data
 
 Every source is asked through the same gate (`for_injection`): nothing rather than junk. `brief` is what a new
-session should know before the first question: core memory, what was promoted, and what is due.
+session should know before the first question: core memory, what was promoted, and what is due. `prompt` is a single
+search as such lines.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError
@@ -23,7 +24,7 @@ from cairn.governed.records import UNTRUSTED
 from cairn.index.corpus import KNOWLEDGE, knowledge_scope
 from cairn.language import asking
 from cairn.operations.library import at_home
-from cairn.retrieval.answers import SearchRequest, SearchResult, checked, tokens_of
+from cairn.retrieval.answers import SearchRequest, SearchResult, checked, shortened, tokens_of
 from cairn.retrieval.fitting import fit_by_words
 from cairn.retrieval.library import passage_text
 from cairn.retrieval.showing import as_said, as_told
@@ -391,3 +392,43 @@ def _cut(item: RecalledItem, chosen: list[RecalledItem], budget: int, zone: Any)
     while words and tokens_of(" ".join(words)) > room:
         words = words[: max(len(words) * room // max(tokens_of(" ".join(words)), 1) - 1, 0)]
     return replace(item, text=" ".join(words) + " …") if len(words) >= _SMALLEST_PIECE // 2 else None
+
+
+# ---------------------------------------------------------------- one search as text
+
+
+def prompt(result: SearchResult, *, budget: int | None = None, zone: tzinfo = UTC) -> str:
+    """What was found as text for an agent's context: framed as data, best first, within `budget` tokens.
+
+    What does not fit is passed over for what does; where nothing fits, the best is shortened. What came from a tool
+    or a page and no person has promoted is left out. "" for nothing.
+    """
+    every = list(_prompt_lines(result, zone))
+    label = [result.whole] if result.whole and every else []
+    if budget is None:
+        return frame([*label, *every])
+    lines: list[str] = []
+    left = budget - tokens_of(frame(["x"])) - sum(tokens_of(line) + 1 for line in label)
+    for line in every:
+        cost = tokens_of(line) + 1
+        if cost <= left:
+            lines.append(line)
+            left -= cost
+    if not lines and every:
+        first = shortened(every[0], left - 2)
+        lines = [first] if first else []
+    return frame([*label, *lines] if lines else [])
+
+
+def _prompt_lines(result: SearchResult, zone: tzinfo) -> Iterator[str]:
+    for hit in result.hits:
+        if hit.kind == "memory" and not _is_vouched_for(hit):
+            continue
+        if hit.kind == KNOWLEDGE:
+            yield f"{passage_text(hit.text)} ({hit.fields['topic_path']}, {hit.path}:{hit.fields['line']})"
+            continue
+        day = f"{hit.timestamp.astimezone(zone).date().isoformat()}: " if hit.timestamp else ""
+        yield f"{day}{_words(hit)} ({hit.id})"
+    for item in (*(result.evidence or ()), *result.unflushed):
+        day = item.timestamp.astimezone(zone).date().isoformat()
+        yield f"{day}, {item.sender_name or item.sender_id} said: {as_said(item)}"
