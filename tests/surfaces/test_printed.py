@@ -26,12 +26,14 @@ def fields_named(lines: list) -> set[str]:
         head = _HEAD.match(first)
         words = [word.removeprefix("fail ").split() for word in head[1].split(", ")] if head else []
         assert {word[0] for word in words} <= HEADS, first
+        words = [word for word in words if word[0] != "block"]
         lists = [word[1] for word in words if word[0] in {"each", "table"}]
         if lists:
             found |= {*lists}
             continue
         found |= {name for word in words for name in word[1:]}
-        found |= {name for text in (first, *inner) for name, _, _ in _FIELD.findall(text)}
+        found |= {name for paths, _, _ in _FIELD.findall(first) for name in paths.split("|")}
+        found |= fields_named(inner)
     return {name.partition("=")[0].partition(".")[0] for name in found}
 
 
@@ -58,6 +60,8 @@ def test_every_answer_is_printed():
         (["{far.near:.2f}{gone? never}{name? is $|no}{gone?yes|no}"], "0.50 is a {x}$no\n", 0),
         (["[each some] - {it} of {count}"], "- p of 1\n- q of 1\n", 0),
         (["[each rows, if more] {id}{more}"], "2!\n", 0),
+        (["{gone|name} {count|gone} {gone|none}"], "a {x}$ 1 \n", 0),
+        (["[block] {name}", "[block 2 5] {name}", "{name~4}"], "    a {x}$\n  a {x…\na {…\n", 0),
         (["[each far] {it} {value}"], "near 0.5\n", 0),
         ([["[each rows]", "{id}", "[if more, block] {more}"]], "1\n2\n    !\n", 0),
         ([["[table rows]", "the id: {id}", "more: {more?$|-}"]], "1\t-\n2\t!\n", 0),

@@ -22,19 +22,6 @@ CORE_FIELDS = {
 # ---------------------------------------------------------------- core memory
 
 
-def say_core(document: Any, output: Output) -> int:
-    if not document["version"]:
-        output.line('There is no core memory yet: `cairn core set summary "..."` begins it.')
-        return 1
-    for short, name in CORE_FIELDS.items():
-        value = document[name]
-        output.line(f"{short}:", style="bold")
-        for item in [value] if isinstance(value, str) else value:
-            output.block(str(item))
-    output.line(f"version {document['version']}, {document['updatedAt']}")
-    return 0
-
-
 def core_set(call: CommandCall) -> int:
     args, name = call.args, CORE_FIELDS[call.args.field]
     if args.field == "summary" and args.add:
@@ -104,11 +91,10 @@ COMMANDS = (
     Command("sweep", Keeping.sweep, progress="sweeping"),
     Command("consolidate", Keeping.consolidate),
     Command("mission end", Keeping.end_mission, positional="run_id", **outcome("it reached its goal")),
-    Command("core show", Keeping.core, say_core),
+    Command("core show", Keeping.core),
     Command(
         "core set",
         Keeping.set_core,
-        say_core,
         without=" ".join(CORE_FIELDS.values()),
         also={
             "field": {"choices": [*CORE_FIELDS], "help": "which field"},

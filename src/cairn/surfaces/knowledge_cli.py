@@ -21,22 +21,6 @@ def say_document(data: Any, output: Output) -> None:
         output.line(f"{topic['line']:>6}  {'  ' * max(topic['depth'] - 1, 0)}{topic['topic_name']}")
 
 
-def say_found(data: Any, output: Output) -> int:
-    for hit in data["hits"]:
-        output.line(f"{hit['score']:.2f}  {hit['topic_path']}", style="bold")
-        output.line(f"      {hit['path']}:{hit['line']}  {hit['topic_id']}")
-        output.block(hit["content"] or hit["summary"], indent="      ", limit=400)
-    if not data["hits"]:
-        output.line("Nothing fits.")
-    _say_notes(data, output)
-    return 0 if data["hits"] else 1
-
-
-def _say_notes(data: Any, output: Output) -> None:
-    for note in data["notes"]:
-        output.note(note)
-
-
 _FILE_ARGUMENT = {"file": {"metavar": "FILE", "help": "the file"}}
 
 
@@ -77,7 +61,6 @@ COMMANDS = (
     Command(
         "knowledge search",
         Knowledge.knowledge_search,
-        say_found,
         positional="query+",
         short={"include_content": "--content"},
     ),

@@ -54,16 +54,6 @@ def say_row(row: Any, output: Output) -> None:
     )
 
 
-def say_history(data: Any, output: Output) -> None:
-    for line in data["history"]:
-        by = f" by {line['by']}" if line.get("by") else ""
-        why = f": {line['reason']}" if line.get("reason") else ""
-        output.line(f"{line['at'][:19]}  {line['what']}{by}{why}", style="bold")
-        for name in ("old", "new"):
-            for field, value in (line.get(name) or {}).items():
-                output.line(f"      {name} {field}: {short(str(value), 200)}")
-
-
 def why(call: CommandCall) -> int:
     with call.opened() as memory:
         data = call.ask(memory)
@@ -238,7 +228,7 @@ COMMANDS = (
         fill=_read_file,
         reading=False,
     ),
-    Command("memories history", Single.history, say_history, positional="memory_id", bare="history"),
+    Command("memories history", Single.history, positional="memory_id", bare="history"),
     Command("memories why", Single.why, positional="memory_id", run=why),
     Command("person export", Persons.export_person, positional="user_id", also=_TO, run=export),
     Command("person forget", Persons.forget_person, positional="user_id", also=_YES, run=forget_whole),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 _HEAD = re.compile(r"\[([a-z][^\]]*)\] ?")
-_FIELD = re.compile(r"\{([\w.]+(?:=\w+)?)(?:([:?#~])([^{}]*))?\}")
+_FIELD = re.compile(r"\{([\w.|]+(?:=\w+)?)(?:([:?#~])([^{}]*))?\}")
 # What a terminal obeys: controls but tab and line end, and signs that turn the direction of what follows.
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -159,26 +159,31 @@ def _field(data: Any, path: str, *, needed: bool = False) -> Any:
 
 
 def _filled(text: str, data: Mapping[str, Any]) -> str:
-    def told(found: re.Match[str]) -> str:
-        path, how, more = found.groups()
-        value = _field(data, path, needed=how != "?")
+    def told(at: re.Match[str]) -> str:
+        path, how, more = at.groups()
+        several = [_field(data, one, needed=how != "?") for one in path.split("|")]
+        value = next(filter(None, several), several[-1])
         if how == "#":
             count = value if isinstance(value, int) else len(value)
             return f"{count} {more}{'s' if count != 1 else ''}" if more else str(count)
-        value = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        if how == "~":
+            return short(str(value), int(more or 100))
+        shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
         if how == "?":
             yes, _, no = more.partition("|")
-            return yes.replace("$", str(value)) if value else no
-        return short(str(value)) if how == "~" else format(value, more or "")
+            return yes.replace("$", str(shown)) if value else no
+        return format(shown, more or "")
 
     return _FIELD.sub(told, text)
 
 
 def _say(text: str, words: Sequence[str], output: Output) -> None:
+    block = next((word.split()[1:] for word in words if word.startswith("block")), None)
     if "note" in words:
         output.note(text)
-    elif "block" in words:
-        output.block(text)
+    elif block is not None:
+        indent, limit = map(int, block or (4, 0))
+        output.block(text, indent=" " * indent, limit=limit)
     else:
         output.line(text, style="bold" if "bold" in words else "")
 

@@ -116,12 +116,6 @@ def say_status(value: Any, output: Output) -> None:
         output.line(line)
 
 
-def say_runner(value: Any, output: Output) -> None:
-    run = value["latestRun"]
-    state = f"running (pid {value['pid']})" if value["running"] else "not running"
-    output.line(f"{state}; last run: {run['status'] + ' at ' + run['finishedAt'] if run else 'never'}")
-
-
 # ---------------------------------------------------------------- commands that ask, show progress, or start something
 
 
@@ -371,7 +365,7 @@ COMMANDS = (
     _on_tree("restore", Repositories.project_restore, positional="id"),
     _on_tree("automate start", run=automate_start),
     _on_tree("automate stop", run=automate_stop),
-    _on_tree("automate status", Repositories.project_runner, say_runner),
+    _on_tree("automate status", Repositories.project_runner),
     _on_tree("automate run-once", Repositories.project_run_once, run=run_once),
     _on_tree("automate ensure-running", run=automate_start),
 )
