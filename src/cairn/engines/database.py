@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from cairn.engines.tree import trouble_of
 from cairn.errors import Unavailable
 
-_BUSY_SECONDS = 15.0
+BUSY_SECONDS = 15.0
 _STATEMENT_SECONDS = 1.0
 _VANISHING_SECONDS = 1.0
 _GIVEN_UP_SECONDS = 5.0
@@ -40,6 +40,9 @@ _LOST = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR}
 _PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_INTERRUPT}
 _MOST_STRIKES = 6
 _STAMPS_KEPT = 64
+_CACHE_KB = 512  # of each of some twenty connections: the system caches pages
+# From so many rows on a transaction is given room: with the little that a connection has, pages go to disk and back.
+_MANY_ROWS, _ROOM_KB = 500, 16_384
 _VACUUM = threading.Lock()
 
 log = logging.getLogger("cairn.index")
@@ -111,6 +114,7 @@ class Database:
         self, path: Path, schema: str, *, version: int, attach: dict[str, Database] | None = None
     ) -> None:
         self.path = path
+        self._name, self._logs = str(path), tuple(f"{path}{suffix}" for suffix in _LOGS)
         self._schema = schema
         self._version = version
         self._attached = attach or {}
@@ -138,17 +142,24 @@ class Database:
 
         def once() -> T:
             connection = self._reader()
-            with connection.used, _noticing_close(connection):
+            with connection.used:
                 try:
                     return ask(connection)
+                except sqlite3.ProgrammingError:
+                    _notice_close(connection)
+                    raise
                 finally:
                     if self._closed:
                         connection.close()
 
         return self._living(once)
 
-    def write(self, change: Callable[[sqlite3.Connection], T], *, patience: float = _BUSY_SECONDS) -> T:
+    def write(
+        self, change: Callable[[sqlite3.Connection], T], *, patience: float = BUSY_SECONDS, rows: int = 0
+    ) -> T:
         """Run `change` in one immediate transaction. It may be run again, so it must only touch the database.
+
+        `rows` says about how many it writes: for many the connection is given more memory for its pages.
 
         Raises:
             Unavailable: it could not be done within `patience` seconds.
@@ -159,15 +170,22 @@ class Database:
                 self._look()
                 writer = self._writer
                 assert writer is not None
-                with _noticing_close(writer):
+                try:
+                    if rows >= _MANY_ROWS:
+                        writer.execute(f"PRAGMA cache_size = -{_ROOM_KB}")
                     writer.execute("BEGIN IMMEDIATE")
-                    try:
-                        result = change(writer)
-                        writer.execute("COMMIT")
-                    except BaseException:
+                    result = change(writer)
+                    writer.execute("COMMIT")
+                except BaseException as error:
+                    with contextlib.suppress(sqlite3.Error):
+                        writer.execute("ROLLBACK")
+                    if isinstance(error, sqlite3.ProgrammingError):
+                        _notice_close(writer)
+                    raise
+                finally:
+                    if rows >= _MANY_ROWS:
                         with contextlib.suppress(sqlite3.Error):
-                            writer.execute("ROLLBACK")
-                        raise
+                            writer.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
                 return result
 
         return self._living(once, patience)
@@ -266,7 +284,7 @@ class Database:
                     else:
                         connection.interrupt()  # the thread that uses it closes it
 
-    def _living(self, act: Callable[[], T], patience: float = _BUSY_SECONDS) -> T:
+    def _living(self, act: Callable[[], T], patience: float = BUSY_SECONDS) -> T:
         began = time.monotonic()
         deadline = began + patience
         pause = 0.002
@@ -396,12 +414,18 @@ class Database:
         A folder is removed name by name: a file made anew in between may lose its new log to the old removal.
         """
         try:
-            found = os.lstat(self.path)
+            found = os.lstat(self._name)
         except FileNotFoundError:
             return None
         if not stat.S_ISREG(found.st_mode):
             return None  # a link may lead to anybody's database: it is not opened
-        return found.st_dev, found.st_ino, *(_inode(f"{self.path}{suffix}") for suffix in _LOGS)
+        identity = [found.st_dev, found.st_ino]
+        for log_file in self._logs:
+            try:
+                identity.append(os.lstat(log_file).st_ino)
+            except FileNotFoundError:
+                identity.append(0)
+        return tuple(identity)
 
     def _there(self) -> tuple[int, ...] | None:
         """The file's identity before it is opened; an empty one is made where there is none."""
@@ -437,9 +461,7 @@ class Database:
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("PRAGMA temp_store=MEMORY")
             connection.execute("PRAGMA journal_size_limit=16777216")
-            connection.execute(
-                "PRAGMA cache_size=-512"
-            )  # kB, of each of some twenty connections: the system caches pages
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
             for name, database in self._attached.items():
                 connection.execute(f"ATTACH DATABASE ? AS {name}", (str(database.path),))
         except BaseException:
@@ -562,13 +584,6 @@ def clear(path: str) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def _inode(path: str) -> int:
-    try:
-        return os.lstat(path).st_ino
-    except FileNotFoundError:
-        return 0
-
-
 def _has_log(connection: sqlite3.Connection) -> bool:
     return str(connection.execute("PRAGMA journal_mode").fetchone()[0]) == "wal"
 
@@ -579,23 +594,12 @@ def _is_foreign(connection: sqlite3.Connection) -> bool:
     return bool(names) and "birth" not in names
 
 
-@contextlib.contextmanager
-def _noticing_close(connection: sqlite3.Connection) -> Iterator[None]:
+def _notice_close(connection: sqlite3.Connection) -> None:
     """A use of a connection that another thread closed, because it saw a new file first, is tried again."""
-    try:
-        yield
-    except sqlite3.ProgrammingError:
-        if _is_open(connection):
-            raise
-        raise _Busy("the connection was closed") from None
-
-
-def _is_open(connection: sqlite3.Connection) -> bool:
     try:
         connection.total_changes  # noqa: B018 -- it raises on a closed connection
     except sqlite3.ProgrammingError:
-        return False
-    return True
+        raise _Busy("the connection was closed") from None
 
 
 def beginning_with(column: str, starts: Sequence[str]) -> tuple[str, tuple[str, ...]]:

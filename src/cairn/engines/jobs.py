@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from cairn.engines.database import Database
+from cairn.engines.database import BUSY_SECONDS, Database
 from cairn.errors import Unavailable
 from cairn.types import Job, JobRun, Queued, StrategyAsk
 
@@ -305,8 +305,7 @@ class SqliteJobs(SqlJobs):
         self._database.close()
 
     def _work(self, work: Callable[[Statements], T], *, patience: float | None = None) -> T:
-        more = {} if patience is None else {"patience": patience}
-        return self._database.write(lambda db: work(_Transaction(db)), **more)
+        return self._database.write(lambda db: work(_Transaction(db)), patience=patience or BUSY_SECONDS)
 
     def _ask(self, query: str, **values: object) -> list[Any]:
         return self._database.read(lambda db: _Transaction(db).ask(query, **values))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, reduce
 from itertools import count
 from operator import or_
@@ -142,22 +141,6 @@ _ROW = (
 _INSERT = f"INSERT INTO rows({', '.join(_ROW)}) VALUES ({', '.join('?' * len(_ROW))})"
 _UPDATE = f"UPDATE rows SET {', '.join(f'{name} = ?' for name in _ROW[:-1])} WHERE id = ?"
 _encoded = json.JSONEncoder(ensure_ascii=False, default=str).encode
-# From so many rows on a transaction is given room: with the little that a connection has, pages go to disk and back.
-_MANY, _ROOM_KB = 500, 16_384
-
-
-@contextmanager
-def roomy(db: sqlite3.Connection, rows: int) -> Iterator[None]:
-    """More memory for the pages of a connection, while it writes many rows."""
-    if rows < _MANY:
-        yield
-        return
-    usual = int(db.execute("PRAGMA cache_size").fetchone()[0])
-    db.execute(f"PRAGMA cache_size = -{_ROOM_KB}")
-    try:
-        yield
-    finally:
-        db.execute(f"PRAGMA cache_size = {usual}")
 
 
 def put_rows(

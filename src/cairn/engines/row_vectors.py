@@ -15,7 +15,6 @@ from cairn.engines.row_tables import (
     full_text,
     model_number,
     parts,
-    roomy,
     scope_number,
     with_vectors,
 )
@@ -137,13 +136,9 @@ class RowVectors:
             db.execute("UPDATE meta SET value = ? WHERE key = 'version'", (version,))
             return version
 
-        def marked(db: sqlite3.Connection) -> int:
-            with roomy(db, len(rows)):
-                return mark(db)
-
         if data:
             self._vectors.write(keep)
-        return self._db.write(marked)
+        return self._db.write(mark, rows=len(rows))
 
     def _still_wanted(self, rows: Sequence[Pending]) -> frozenset[bytes]:
         """The keys of those rows that say what they said: a text forgotten meanwhile leaves no vector behind."""

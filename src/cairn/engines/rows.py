@@ -31,7 +31,6 @@ from cairn.engines.row_tables import (
     parts,
     prepared,
     put_rows,
-    roomy,
     scope_number,
     trim_gone,
 )
@@ -295,10 +294,6 @@ class SqliteIndex(RowVectors):
         given = [(new, prepared(new)) for new in rows]
         model = self._model
 
-        def change(db: sqlite3.Connection) -> int:
-            with roomy(db, len(given)):
-                return put(db)
-
         def put(db: sqlite3.Connection) -> int:
             version = int(db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0]) + 1
             tally, touched = put_rows(db, given, version, model_number(db, model))
@@ -325,7 +320,7 @@ class SqliteIndex(RowVectors):
             db.execute("UPDATE meta SET value = ? WHERE key = 'version'", (version,))
             return version
 
-        return self._db.write(change)
+        return self._db.write(put, rows=len(given))
 
     def forget_paths(self, paths: Sequence[str]) -> None:
         """Drop what is noted about files that are gone."""
