@@ -44,11 +44,20 @@ PLANS = [
     ("On Friday we celebrate my birthday at the harbour.", "2026-11-13", "2026-11-13"),
     ("I'm meeting him tomorrow at noon.", "2026-11-12", "2026-11-12"),
     ("We're closing the shop from 3 to 17 August for holidays in Crete.", "2027-08-03", "2027-08-17"),
+    ("The plumber can do 20 November.", "2026-11-20", "2026-11-20"),
+    ("I'm hiking with some buddies this weekend.", "2026-11-14", "2026-11-15"),
+    ("Beschluss: Wir ziehen im Dezember um.", "2026-12-01", "2026-12-31"),
+    ("Yo empiezo las prácticas el 1 de diciembre.", "2026-12-01", "2026-12-01"),
+    ("Demain je passe à la banque.", "2026-11-12", "2026-11-12"),
+    ("Завтра я сдаю проект.", "2026-11-12", "2026-11-12"),
     ("Wir treffen uns morgen um 14 Uhr.", "2026-11-12", "2026-11-12"),
     ("Ich besuche nächste Woche meine Eltern.", "2026-11-16", "2026-11-22"),
 ]
 NO_PLANS = [
     "We meet every Friday.",
+    "I'm considering a new tool by December 1.",
+    "I balance my time like I did on 3 November 2026.",
+    "Are you coming? It's fun.",
     "We're closing the shop for good.",
     "I go to the gym on Mondays.",
     "We met her yesterday at 14:00.",
@@ -432,3 +441,23 @@ def test_an_appointment_jotted_down_is_coming_up(tmp_path: Path) -> None:
         memory.trigger("extract_foresight")
         (plan,) = memory.upcoming(scope="user", owner="ana")["entries"]
     assert "Dentist appointment tomorrow" in str(plan)
+
+
+QUOTED = [
+    (
+        "I signed up for the half marathon on 28 November and I have no idea how to train for it",
+        "Ana: I signed up for the half marathon on 28 November …",
+    ),
+    (
+        "Are you coming to my birthday? It's on the 19th of December, at the lake.",
+        "Ana: Are you coming to my birthday? It's on the 19th of December (19 December 2026), at the lake.",
+    ),
+    ("Then we move it. Decision: release 4.0 on December 1.", "Ana: Decision: release 4.0 on December 1."),
+]
+
+
+@pytest.mark.parametrize(("text", "quoted"), QUOTED)
+def test_a_plan_is_quoted_with_what_it_needs_and_no_more(text: str, quoted: str) -> None:
+    """Neither the doubt behind it is told, nor "it" without the question that says what it is."""
+    (plan,) = foresights_of(said(text), UTC)
+    assert plan.text == quoted

@@ -22,6 +22,7 @@ from cairn.types import Message, Scope
 
 ASSUMED_DAYS = 30
 SOON_DAYS = 14
+_FEW_DAYS = 15  # a trip, a leave, a week; what is said of a whole month or summer must be meant
 _PLAN = dict.fromkeys(("text", "message_id", "start", "end"), asking.TEXT)
 _SCHEMA = asking.listed("foresights", "text message_id", **_PLAN)
 
@@ -97,9 +98,15 @@ def _ahead(one: Spoken, before: Spoken | None, said: Told, setting: Setting) -> 
     coming = [m for m in named if m.end > today or (m.start == today and not m.is_absolute)]
     # A day that leaves two readings ("next Friday") makes a plan all the same; its window is then assumed.
     vague = [m.end for m in dates.mentions(text, said.at, lean=1) if m.end > today] if not named else []
-    if not text or (named and not coming) or not _is_plan(text, coming, today, plans, vague=bool(vague)):
+    if (
+        not text
+        or (named and not coming)
+        or not _is_plan(text, coming, today, plans, phrases, vague=bool(vague))
+    ):
         return None
     first = _readable(one, before, text, begin, phrases, plans, others)
+    if first is None and coming and before is not None and one.follows and phrases.is_question(before.text):
+        first = before.begin  # "Are you coming to my birthday? It's on the 19th of June."
     if first is None or begin + length - first > MAX_CHARS:
         return None
     is_cut = length < len(core.rstrip(" .!…。！"))
@@ -112,20 +119,30 @@ def _ahead(one: Spoken, before: Spoken | None, said: Told, setting: Setting) -> 
 
 
 def _is_plan(
-    text: str, coming: Sequence[dates.TimeMention], today: date, plans: _Plans, *, vague: bool
+    text: str,
+    coming: Sequence[dates.TimeMention],
+    today: date,
+    plans: _Plans,
+    phrases: Phrases,
+    *,
+    vague: bool,
 ) -> bool:
-    """Whether a sentence tells of something ahead: an intention with a day, an appointment, or a commitment."""
+    """Whether a sentence tells of something ahead: a day, a span or an unclear day with an intention, a commitment.
+
+    A claim whose words leave one day ahead, or a few, needs no word of intention: "the plumber can do 19 June".
+    """
     if plans.not_a_plan.search(text):
         return False
-    if plans.commitment.search(text) and not plans.doubt.search(text):
+    is_sure = not plans.doubt.search(text)
+    is_near = any(m.start > today and (m.end - m.start).days < _FEW_DAYS for m in coming)
+    if is_sure and (plans.commitment.search(text) or (is_near and phrases.is_claim(text))):
         return True
     if not coming and not vague:
         return False
-    if plans.intent.search(text) or (plans.noted.match(text) and not plans.doubt.search(text)):
+    if plans.intent.search(text) or (is_sure and plans.noted.match(text)):
         return True
     later = any(m.end > today for m in coming)
-    meant = plans.appointed.search(text) or plans.scheduled.search(text)
-    return later and bool(meant) and not plans.doubt.search(text)
+    return later and is_sure and bool(plans.appointed.search(text) or plans.scheduled.search(text))
 
 
 def _readable(
