@@ -183,7 +183,7 @@ def test_one_bad_input_does_not_hold_up_its_neighbours(world: World):
     strategy = Stumbling(RuntimeError("batch"), RuntimeError("first"))
     engine = world.fresh_engine([strategy])
     world.storage.write(Locator("ome.toml"), "")
-    engine.handle_many([world.talk(TALK, session=f"s{n}") for n in range(4)])
+    engine.handle(*(world.talk(TALK, session=f"s{n}") for n in range(4)))
 
     assert engine.run_due() == 3
     assert len(strategy.ran) == 3

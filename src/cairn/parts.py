@@ -567,7 +567,7 @@ class Parts:
         if not self.storage.is_shared:
             # Notes that were brought along without their talk have nothing to be compared with: thousands at once, at times.
             events = with_talk(self.storage, events)
-        self.engine.handle_many(events)
+        self.engine.handle(*events)
 
     def _look_again(self) -> None:
         self.engine.look_again()

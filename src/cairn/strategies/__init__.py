@@ -97,18 +97,36 @@ class Strategy(ABC):
     name: str
     purpose: str
     trigger: Literal["cell", "case", "edit", "schedule"]
+    takes: frozenset[Literal["episode", "agent", "case", "edit"]] = frozenset()
+    agents_only: bool = False
     enabled: bool = True
     cron: str = ""
 
     def asks(self, event: Event) -> Iterable[StrategyAsk]:
-        """The inputs that `event` holds for this strategy: of a cell, each user's episode, where cells trigger it."""
-        if self.trigger != "cell" or not isinstance(event, CellEvent):
-            return
-        for scope, episode_id in event.episodes:
-            if scope.track == "user":
-                name = f"{event.cell_id}/{scope.track}/{scope.owner}"
-                cell = (event.cell_id, event.session_id, event.day)
-                yield StrategyAsk(self.name, name, scope, *cell, episode_id)
+        """The inputs that `event` holds for this strategy, of those it `takes`.
+
+        Of a cell: each user's episode, and each agent who took part. With `agents_only` a cell without agents has none.
+        """
+        if isinstance(event, CellEvent) and (event.agents or not self.agents_only):
+            if "episode" in self.takes:
+                for scope, episode_id in event.episodes:
+                    if scope.track == "user":
+                        yield self.ask(scope, event.cell_id, event, episode_id)
+            if "agent" in self.takes:
+                for agent in event.agents:
+                    yield self.ask(Scope(event.space, "agent", agent), event.cell_id, event)
+        elif isinstance(event, CaseEvent) and "case" in self.takes:
+            yield self.ask(event.scope, event.case_id, event, event.case_id)
+        elif isinstance(event, EditEvent) and "edit" in self.takes:
+            yield self.ask(event.scope, event.cell_id, event, event.episode_id)
+
+    def ask(
+        self, scope: Scope, consumed: str, event: CellEvent | CaseEvent | EditEvent, entry_id: str = ""
+    ) -> StrategyAsk:
+        """One input: what is `consumed` for an owner, by the event that brings it."""
+        cell_id = "" if isinstance(event, CaseEvent) else event.cell_id
+        name = f"{consumed}/{scope.track}/{scope.owner}"
+        return StrategyAsk(self.name, name, scope, cell_id, event.session_id, event.day, entry_id)
 
     def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[StrategyAsk]:  # noqa: ARG002 -- a default
         """The inputs the truth holds, given every cell that has its episodes. Done ones may be among them."""

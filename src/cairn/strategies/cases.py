@@ -17,10 +17,10 @@ from cairn.canonical import from_json
 from cairn.errors import NotFound
 from cairn.language import sentences, tongues
 from cairn.notes.notebook import Draft
-from cairn.strategies import CaseEvent, Event, Job, Kit, Outcome, Strategy, StrategyAsk, asking
+from cairn.strategies import CaseEvent, Job, Kit, Outcome, Strategy, StrategyAsk, asking
 from cairn.strategies.facts import by_day, parents_of
 from cairn.talk import labels
-from cairn.types import CellEvent, Message, Scope, ToolCall
+from cairn.types import Message, ToolCall
 
 CaseOutcome = Literal["success", "partial", "failure", "unknown"]
 MAX_STEPS = 30
@@ -193,18 +193,7 @@ class ExtractAgentCase(Strategy):
     name = "extract_agent_case"
     purpose = "task, approach, outcome and insight of an agent's work"
     trigger = "cell"
-
-    def asks(self, event: Event) -> Iterable[StrategyAsk]:
-        if isinstance(event, CellEvent):
-            for agent in event.agents:
-                yield StrategyAsk(
-                    self.name,
-                    f"{event.cell_id}/agent/{agent}",
-                    Scope(event.space, "agent", agent),
-                    event.cell_id,
-                    event.session_id,
-                    event.day,
-                )
+    takes = frozenset({"agent"})
 
     def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
         parents = parents_of("agent_case", asks, kit)

@@ -20,7 +20,17 @@ from dataclasses import replace
 from cairn.errors import Invalid, NotFound
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft
-from cairn.strategies import EditEvent, Event, Job, Kit, Outcome, Strategy, StrategyAsk, profile, proposals
+from cairn.strategies import (
+    CaseEvent,
+    EditEvent,
+    Job,
+    Kit,
+    Outcome,
+    Strategy,
+    StrategyAsk,
+    profile,
+    proposals,
+)
 from cairn.strategies.facts import KnownFacts, belongs, by_day, fact_draft, release, settle
 from cairn.strategies.foresight import foresight_draft, foresights_of, mine
 from cairn.strategies.statements import Statement, statements_of
@@ -34,10 +44,7 @@ class FollowCorrections(Strategy):
     name = "follow_corrections"
     purpose = "what was derived follows an episode that was corrected by hand"
     trigger = "edit"
-
-    def asks(self, event: Event) -> Iterable[StrategyAsk]:
-        if isinstance(event, EditEvent):
-            yield self._ask(event.scope, event.cell_id, event.session_id, event.day, event.episode_id)
+    takes = frozenset({"edit"})
 
     def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[StrategyAsk]:
         """Episodes that tell their cell otherwise than the log knows: edited while nobody looked."""
@@ -46,7 +53,7 @@ class FollowCorrections(Strategy):
             for scope, episode_id in event.episodes:
                 if (scope, event.day) not in episodes:
                     episodes[scope, event.day] = _episodes(scope, event.day, kit)
-                ask = self._ask(scope, event.cell_id, event.session_id, event.day, episode_id)
+                ask = self.ask(scope, event.cell_id, event, episode_id)
                 try:
                     now, mine, _ = _looked(ask, episodes[scope, event.day], kit)
                 except NotFound:
@@ -54,10 +61,12 @@ class FollowCorrections(Strategy):
                 if mine.recorded or now != mine.followed:
                     yield ask
 
-    def _ask(self, scope: Scope, cell: str, session: str, day: str, episode: str) -> StrategyAsk:
+    def ask(
+        self, scope: Scope, consumed: str, event: CellEvent | CaseEvent | EditEvent, entry_id: str = ""
+    ) -> StrategyAsk:
         # The same words may be put in, taken out and put in again: each time is an input of its own.
-        name = f"{cell}/{scope.track}/{scope.owner}/{uuid.uuid4().hex[:12]}"
-        return StrategyAsk(self.name, name, scope, cell, session, day, episode)
+        ask = super().ask(scope, consumed, event, entry_id)
+        return replace(ask, input=f"{ask.input}/{uuid.uuid4().hex[:12]}")
 
     def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
         for (scope, day), group in by_day(jobs).items():

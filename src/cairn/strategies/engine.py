@@ -160,14 +160,8 @@ class Engine:
 
     # -- events
 
-    def handle(self, event: Event) -> int:
-        """Queue what `event` asks for; return how many new jobs that made. Knows a repeated event."""
-        if not self._on:
-            return 0
-        return self._enqueue([ask for s in self._strategies.values() for ask in s.asks(event)])
-
-    def handle_many(self, events: Iterable[Event]) -> int:
-        """Queue many events in one transaction."""
+    def handle(self, *events: Event) -> int:
+        """Queue what `events` ask for, in one transaction; how many new jobs that made. Knows a repeated event."""
         if not self._on:
             return 0
         return self._enqueue([ask for e in events for s in self._strategies.values() for ask in s.asks(e)])

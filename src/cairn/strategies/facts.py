@@ -49,6 +49,7 @@ class ExtractAtomicFacts(Strategy):
     name = "extract_atomic_facts"
     purpose = "single-sentence facts from an episode"
     trigger = "cell"
+    takes = frozenset({"episode"})
 
     def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
         parents = parents_of("atomic_fact", asks, kit)

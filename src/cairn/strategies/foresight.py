@@ -180,6 +180,7 @@ class ExtractForesight(Strategy):
     name = "extract_foresight"
     purpose = "intentions, plans and deadlines with their time window"
     trigger = "cell"
+    takes = frozenset({"episode"})
 
     def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
         parents = parents_of("foresight", asks, kit)

@@ -251,6 +251,7 @@ class ExtractUserProfile(Strategy):
     name = "extract_user_profile"
     purpose = "what a person said about themself, in one page"
     trigger = "cell"
+    takes = frozenset({"episode"})
 
     def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
         owners: dict[Scope, list[Job]] = {}

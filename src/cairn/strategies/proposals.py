@@ -24,8 +24,8 @@ from cairn.governed import corrections, ledger, procedures
 from cairn.language import tongues, traits
 from cairn.language.sentences import split
 from cairn.language.words import word_set
-from cairn.strategies import CaseEvent, Event, Job, Kit, Outcome, Strategy, StrategyAsk
-from cairn.strategies.skills import case_ask, case_asks, cases_of
+from cairn.strategies import Job, Kit, Outcome, Strategy, StrategyAsk
+from cairn.strategies.skills import case_asks, cases_of
 from cairn.strategies.statements import Setting, Statement, statements_of
 from cairn.types import CellEvent, Message, Scope
 
@@ -56,20 +56,12 @@ class ProposeMemories(Strategy):
     name = "propose_memories"
     purpose = "lessons, standing orders, decisions and procedures as candidates for the gate"
     trigger = "cell"
-
-    def asks(self, event: Event) -> Iterable[StrategyAsk]:
-        if isinstance(event, CaseEvent):
-            yield case_ask(self.name, event.scope, event.case_id, event.day, event.session_id)
-        if isinstance(event, CellEvent) and event.agents:
-            yield from super().asks(event)
-            for agent in event.agents:
-                scope = Scope(event.space, "agent", agent)
-                name = f"{event.cell_id}/agent/{agent}"
-                yield StrategyAsk(self.name, name, scope, event.cell_id, event.session_id, event.day)
+    takes = frozenset({"episode", "agent", "case"})
+    agents_only = True
 
     def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[StrategyAsk]:
         yield from super().discover(events, kit)
-        yield from case_asks(self.name, kit)
+        yield from case_asks(self, kit)
 
     def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
         keeper = kit.keeper()

@@ -26,7 +26,7 @@ from cairn.language import tongues
 from cairn.notes import frontmatter
 from cairn.notes.format import Note, list_items, parse_note
 from cairn.notes.kinds import KINDS, place_of
-from cairn.strategies import CaseEvent, Event, Job, Kit, Outcome, Strategy, StrategyAsk, asking
+from cairn.strategies import CaseEvent, Job, Kit, Outcome, Strategy, StrategyAsk, asking
 from cairn.strategies.similarity import measured
 from cairn.types import CellEvent, Entry, Scope
 
@@ -68,13 +68,10 @@ class ExtractAgentSkill(Strategy):
     name = "extract_agent_skill"
     purpose = "similar cases grouped into a reusable skill"
     trigger = "case"
-
-    def asks(self, event: Event) -> Iterable[StrategyAsk]:
-        if isinstance(event, CaseEvent):
-            yield case_ask(self.name, event.scope, event.case_id, event.day, event.session_id)
+    takes = frozenset({"case"})
 
     def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[StrategyAsk]:  # noqa: ARG002 -- cases come from notes
-        return case_asks(self.name, kit)
+        return case_asks(self, kit)
 
     def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
         used: set[tuple[Scope, str]] = set()
@@ -90,18 +87,14 @@ class ExtractAgentSkill(Strategy):
             yield from _learn(scope, group, kit)
 
 
-def case_asks(strategy: str, kit: Kit) -> Iterator[StrategyAsk]:
+def case_asks(strategy: Strategy, kit: Kit) -> Iterator[StrategyAsk]:
     """One ask for each case there is."""
     for locator in kit.notebook.notes(kind="agent_case"):
         place = place_of(locator)
         for entry in kit.notebook.read(locator).entries if place is not None else ():
             if place is not None:
-                yield case_ask(strategy, place.scope, entry.id, place.day, entry.inline.get("session_id", ""))
-
-
-def case_ask(strategy: str, scope: Scope, case_id: str, day: str, session_id: str) -> StrategyAsk:
-    """What is asked about one case."""
-    return StrategyAsk(strategy, f"{case_id}/agent/{scope.owner}", scope, "", session_id, day, case_id)
+                session_id = entry.inline.get("session_id", "")
+                yield from strategy.asks(CaseEvent(place.scope, entry.id, place.day, session_id))
 
 
 def _learn(scope: Scope, jobs: Sequence[Job], kit: Kit) -> list[Outcome]:
