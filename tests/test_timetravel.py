@@ -11,8 +11,7 @@ import pytest
 from cairn.errors import Invalid, NotFound
 from cairn.notes.notebook import Draft
 from cairn.seams import Locator
-from cairn.timetravel.changes import EntryChange, TimeTravel, words_of
-from cairn.timetravel.observer import Observer
+from cairn.timetravel.changes import EntryChange, Observer, TimeTravel, words_of
 from cairn.types import Scope, Space
 from tests.project_kit import SetClock
 from tests.world import SPACE, World

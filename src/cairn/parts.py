@@ -46,7 +46,7 @@ from cairn.seams import (
     Writer,
 )
 from cairn.talk.sessions import SessionLog, place_of_session
-from cairn.timetravel.observer import Observer
+from cairn.timetravel.changes import Observer
 from cairn.traffic import Traffic
 from cairn.types import CellEvent, Freshness, Hit, Message, Scope, Space
 

@@ -1,6 +1,6 @@
 """Operations on history: what changed, checkpoints, restoring.
 
-Changes are recorded beside the write path (`timetravel/observer.py`); each call here first makes sure that
+Changes are recorded beside the write path (`timetravel/changes.py`); each call here first makes sure that
 everything is recorded, edits by hand included.
 """
 

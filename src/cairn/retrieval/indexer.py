@@ -26,8 +26,7 @@ from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.index.corpus import Row
 from cairn.index.rows import TOKEN_DIMENSIONS, NewRow, Pending, RowStore, Stored
 from cairn.notes.kinds import place_of
-from cairn.notes.notebook import ChangeType
-from cairn.notes.own import OwnTexts
+from cairn.notes.notebook import ChangeType, OwnTexts
 from cairn.retrieval.library import (
     document_at,
     is_linked,
@@ -38,8 +37,7 @@ from cairn.retrieval.library import (
     read_skill_file,
     skill_file_at,
 )
-from cairn.retrieval.reading import MAX_ENTRY_BYTES, PART_MARK
-from cairn.retrieval.recent import Look, Recent
+from cairn.retrieval.reading import MAX_ENTRY_BYTES, PART_MARK, Look, Recent
 from cairn.seams import (
     DerivedMaintenance,
     Embedder,

@@ -8,7 +8,7 @@ from cairn.notes.kinds import place_of
 from cairn.retrieval.lexical import NoteScan, ScannedScope
 from cairn.retrieval.reading import read_note
 from cairn.seams import Locator
-from cairn.timetravel.observer import Observer
+from cairn.timetravel.changes import Observer
 from cairn.types import Scope
 
 
