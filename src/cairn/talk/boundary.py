@@ -56,7 +56,7 @@ class _Seen:
 
 
 class Stretch:
-    """What the boundary rules know of the open messages of one session."""
+    """What the boundary rules know of the open messages of one session; `due` are the cuts that are not made yet."""
 
     def __init__(self, settings: CaptureSettings, first: int = 0) -> None:
         self._settings = settings
@@ -65,6 +65,18 @@ class Stretch:
         self._seen: deque[_Seen] = deque(maxlen=2 * self._window)
         self._begin(first)
         self._last_ms: int | None = None
+        self._upto = first
+        self.due: list[Cut] = []
+
+    def follow(self, state: SessionState) -> None:
+        """Let the rules see what is open and was not seen yet, and end what was cut meanwhile."""
+        if self.first < state.cut_upto:
+            self.close(state.cut_upto)
+            self._upto, self.due = state.cut_upto, []
+        self.due = [cut for cut in self.due if cut.upto > state.cut_upto]
+        for ordinal, message in state.between(self._upto, state.next_ordinal):
+            self.take(ordinal, message)
+        self._upto = max(self._upto, state.next_ordinal)
 
     def _begin(self, first: int) -> None:
         self.first = first
@@ -98,6 +110,8 @@ class Stretch:
             cuts.append(self._close(ordinal + 1, "messages"))
         elif self._settings.topic_shift:
             cuts += self._topic_cut(ordinal, message, tokens)
+        self.due += cuts
+        self._upto = ordinal + 1
         return cuts
 
     def close(self, upto: int) -> None:
@@ -131,27 +145,3 @@ class Stretch:
         self._seen.clear()
         self._seen.extend(after)
         return [Cut(upto, "topic")]
-
-
-class Watch:
-    """The boundary rules' progress in a session: which messages the rules have seen, and the cuts that are due and not made."""
-
-    def __init__(self, stretch: Stretch) -> None:
-        self._stretch = stretch
-        self._upto = stretch.first
-        self.due: list[Cut] = []
-
-    def follow(self, state: SessionState) -> None:
-        """Let the rules see what is open and was not seen yet, and end what was cut meanwhile."""
-        if self._stretch.first < state.cut_upto:
-            self._stretch.close(state.cut_upto)
-            self._upto, self.due = state.cut_upto, []
-        self.due = [cut for cut in self.due if cut.upto > state.cut_upto]
-        for ordinal, message in state.between(self._upto, state.next_ordinal):
-            self.take(ordinal, message)
-        self._upto = max(self._upto, state.next_ordinal)
-
-    def take(self, ordinal: int, message: Message) -> None:
-        """Let the rules see the next message."""
-        self.due += self._stretch.take(ordinal, message)
-        self._upto = ordinal + 1

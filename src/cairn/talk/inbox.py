@@ -26,7 +26,7 @@ from cairn.canonical import from_json
 from cairn.config import CaptureSettings
 from cairn.errors import CairnError, Invalid
 from cairn.seams import Clock, Locator, Locks, StorageBackend
-from cairn.talk.boundary import Cut, Stretch, Watch
+from cairn.talk.boundary import Cut, Stretch
 from cairn.talk.lines import (
     MAX_LINE_CHARS,
     MAX_ORDINAL,
@@ -398,9 +398,9 @@ class Inbox:
                         raise
         raise AssertionError("unreachable")
 
-    def _watch(self, state: SessionState) -> Watch:
+    def _watch(self, state: SessionState) -> Stretch:
         if state.watch is None:
-            state.watch = Watch(Stretch(self._settings, state.cut_upto))
+            state.watch = Stretch(self._settings, state.cut_upto)
         state.watch.follow(state)
         return state.watch
 

@@ -61,7 +61,7 @@ from cairn.talk.turns import Corrections, corrected
 from cairn.types import Message, Space
 
 if TYPE_CHECKING:
-    from cairn.talk.boundary import Watch
+    from cairn.talk.boundary import Stretch
 
 SESSIONS = "sessions"
 _SUFFIX = ".jsonl"
@@ -165,7 +165,7 @@ class SessionState:
     floor: int = 0
     epoch: int = field(default_factory=lambda: next(_epochs))
     held_bytes: int = _STATE_BYTES
-    watch: Watch | None = None
+    watch: Stretch | None = None
     _ordinals: list[int] = field(default_factory=list)
     _waiting: dict[str, None] = field(default_factory=dict)
     _cell_at: dict[str, int] = field(default_factory=dict)
