@@ -34,7 +34,7 @@ from cairn.strategies import (
 from cairn.strategies.facts import KnownFacts, belongs, by_day, fact_draft, release, settle
 from cairn.strategies.foresight import foresight_draft, foresights_of, mine
 from cairn.strategies.statements import Statement, statements_of
-from cairn.talk.lines import corrected_line, followed_line
+from cairn.talk.lines import Followed, corrected_line, line_of
 from cairn.talk.sessions import CellCorrections, ordinal_of, session_locator
 from cairn.talk.turns import DETERMINISTIC, Corrections, corrected, corrections_in
 from cairn.types import Cell, CellEvent, Entry, Message, Scope
@@ -105,7 +105,7 @@ class FollowCorrections(Strategy):
             _exchange("foresight", ask, ask.cell_id, ahead[:-1], ahead[-1], kit)
             profile.follow(scope, kit, stated[:-1], stated[-1])
             proposals.follow(ask, after, kit)
-        _note(kit, ask, followed_line(ask.cell_id, scope.track, scope.owner))
+        _note(kit, ask, line_of(Followed(ask.cell_id, scope.track, scope.owner)))
         return (ask.entry_id,)
 
 

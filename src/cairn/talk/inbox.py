@@ -35,12 +35,8 @@ from cairn.talk.lines import (
     Closed,
     Finished,
     ToldTo,
-    added_line,
-    closed_line,
-    finished_line,
     hashed_key,
     said_json,
-    told_line,
 )
 from cairn.talk.narrative import said_at
 from cairn.talk.sessions import Batch, LogMoved, SessionLog, SessionState, owners_of, session_locator
@@ -261,14 +257,15 @@ class Inbox:
                 mode,
                 self._now(),
                 begun_for,
+                said=said,
             )
-            cells = self._append(space, place, state, added, said, defer=defer)
+            cells = self._append(space, place, state, added, defer=defer)
             return Kept("extracted" if cells else "accumulated", len(messages), tuple(cells), before)
 
         return self._unit(space, session_id, put)
 
     def _append(
-        self, space: Space, place: Locator, state: SessionState, added: Added, said: str, *, defer: bool
+        self, space: Space, place: Locator, state: SessionState, added: Added, *, defer: bool
     ) -> list[CellRecord]:
         first = state.next_ordinal
         if first + len(added.messages) > MAX_ORDINAL:
@@ -282,10 +279,7 @@ class Inbox:
             said_so_far = [*state.between(state.cut_upto, first), *fresh]
             cells = self._cells(state, watch.due, said_so_far, added.mode or state.mode, added)
             self._ledger.begin(space, state.session_id, [cell.cell_id for cell in cells])
-        closed = [Closed(cell, added.batch) for cell in cells]
-        self._log.append(
-            place, state, [(added, added_line(added, said)), *((one, closed_line(one)) for one in closed)]
-        )
+        self._log.append(place, state, [added, *(Closed(cell, added.batch) for cell in cells)])
         return cells
 
     def flush(
@@ -319,7 +313,7 @@ class Inbox:
     def _close(self, space: Space, place: Locator, state: SessionState, cells: Sequence[CellRecord]) -> None:
         if cells:
             self._ledger.begin(space, state.session_id, [cell.cell_id for cell in cells])
-            self._log.append(place, state, [(Closed(cell), closed_line(Closed(cell))) for cell in cells])
+            self._log.append(place, state, [Closed(cell) for cell in cells])
 
     def open_messages(
         self, space: Space, session_id: str, *, limited_to: Collection[str] | None = None
@@ -361,8 +355,7 @@ class Inbox:
         """The episodes of some owners of `cell` are on disk, while others wait for theirs."""
 
         def put(place: Locator, state: SessionState) -> None:
-            event = ToldTo(cell, tuple(owners))
-            self._log.append(place, state, [(event, told_line(event))], sync=False)
+            self._log.append(place, state, [ToldTo(cell, tuple(owners))], sync=False)
 
         self._unit(space, session_id, put)
 
@@ -371,9 +364,7 @@ class Inbox:
 
         def put(place: Locator, state: SessionState) -> None:
             # Not flushed: without this line recovery looks at the cell once more and finds its episodes there.
-            self._log.append(
-                place, state, [(Finished(cell), finished_line(cell)) for cell in cells], sync=False
-            )
+            self._log.append(place, state, [Finished(cell) for cell in cells], sync=False)
 
         self._unit(space, session_id, put)
         self._ledger.end(cells)

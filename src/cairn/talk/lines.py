@@ -66,7 +66,7 @@ class Added:
 
     `key` is the mark of an idempotency key (`hashed_key`). A message that was forgotten, or that cannot be read (then `troubles` says why), is None. `begun_for` are the
     owners whom the one who began the session was limited to. `part` counts the messages of the same call that stand in
-    a line before this one.
+    a line before this one. `said` has the messages as JSON, for an event that is about to be written.
     """
 
     first: int | None
@@ -78,6 +78,7 @@ class Added:
     begun_for: frozenset[str] | None = None
     part: int = 0
     troubles: tuple[str, ...] = ()
+    said: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,40 +429,28 @@ def said_json(messages: Sequence[Message]) -> str:
     return as_line([message_to(message) for message in messages])
 
 
-def added_line(event: Added, said: str) -> str:
-    """The line of an add call whose messages are `said` in JSON already."""
-    head: dict[str, Any] = {"t": "add", "n": event.first, "batch": event.batch, "at": event.at}
-    begun_for = sorted(event.begun_for) if event.begun_for is not None else None
-    more = (("key_hash", event.key), ("mode", event.mode), ("for", begun_for))
-    head |= {name: value for name, value in more if value is not None}
-    return f'{as_line(head)[:-1]},"messages":{said}}}'
-
-
-def closed_line(event: Closed) -> str:
-    """The line that cuts a cell."""
-    cell = event.cell
-    line: dict[str, Any] = {"t": "cut", "cell": cell.cell_id, "first": cell.first, "upto": cell.upto}
-    line |= {"day": cell.day, "reason": cell.reason, "owners": cell.owners, "mode": cell.mode}
-    line |= {"by": event.by} if event.by else {}
-    return as_line({**line, "at": cell.at})
-
-
-def told_line(event: ToldTo) -> str:
-    """The line that says which owners have their episode of a cell already."""
-    return as_line({"t": "told", "cell": event.cell_id, "owners": event.owners})
-
-
-def finished_line(cell: str) -> str:
-    """The line that says that the episodes of a cell are on disk."""
-    return as_line({"t": "done", "cell": cell})
+def line_of(event: Added | Closed | ToldTo | Finished | Followed) -> str:
+    """The line of an event; an add call brings its messages as JSON (`said`)."""
+    if isinstance(event, Added):
+        head: dict[str, Any] = {"t": "add", "n": event.first, "batch": event.batch, "at": event.at}
+        begun_for = sorted(event.begun_for) if event.begun_for is not None else None
+        more = (("key_hash", event.key), ("mode", event.mode), ("for", begun_for))
+        head |= {name: value for name, value in more if value is not None}
+        return f'{as_line(head)[:-1]},"messages":{event.said}}}'
+    if isinstance(event, Closed):
+        cell = event.cell
+        line: dict[str, Any] = {"t": "cut", "cell": cell.cell_id, "first": cell.first, "upto": cell.upto}
+        line |= {"day": cell.day, "reason": cell.reason, "owners": cell.owners, "mode": cell.mode}
+        line |= {"by": event.by} if event.by else {}
+        return as_line({**line, "at": cell.at})
+    if isinstance(event, ToldTo):
+        return as_line({"t": "told", "cell": event.cell_id, "owners": event.owners})
+    if isinstance(event, Finished):
+        return as_line({"t": "done", "cell": event.cell_id})
+    return as_line({"t": "followed", "cell": event.cell_id, "owner": [event.track, event.owner]})
 
 
 def corrected_line(cell: str, track: str, owner: str, texts: Mapping[int, str | None], at: str) -> str:
     """The line that records what `owner` corrected in a cell, all of it; none takes everything back."""
     items = [{"n": ordinal, "content": text} for ordinal, text in texts.items()]
     return as_line({"t": "corrected", "cell": cell, "owner": [track, owner], "messages": items, "at": at})
-
-
-def followed_line(cell: str, track: str, owner: str) -> str:
-    """The line that says that what was derived from a cell agrees with the corrections before it."""
-    return as_line({"t": "followed", "cell": cell, "owner": [track, owner]})

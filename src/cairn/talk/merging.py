@@ -33,10 +33,8 @@ from cairn.talk.lines import (
     Followed,
     ToldTo,
     corrected_line,
-    finished_line,
-    followed_line,
+    line_of,
     read_line,
-    told_line,
 )
 from cairn.talk.sessions import SessionState
 from cairn.types import Space
@@ -302,12 +300,8 @@ class _Union:
                 self._put([line])
 
     def _mark(self, event: ToldTo | Finished | Corrected | Followed) -> str:
-        if isinstance(event, ToldTo):
-            return told_line(event)
-        if isinstance(event, Finished):
-            return finished_line(event.cell_id)
-        if isinstance(event, Followed):
-            return followed_line(event.cell_id, event.track, event.owner)
+        if not isinstance(event, Corrected):
+            return line_of(event)
         texts = {
             self._place[key]: text
             for n, text in event.texts.items()

@@ -54,6 +54,7 @@ from cairn.talk.lines import (
     Followed,
     Merged,
     ToldTo,
+    line_of,
     read_line,
 )
 from cairn.talk.messages import MAX_MESSAGES
@@ -640,19 +641,25 @@ class SessionLog:
         self._shrink()
 
     def append(
-        self, locator: Locator, state: SessionState, events: Sequence[tuple[Event, str]], *, sync: bool = True
+        self,
+        locator: Locator,
+        state: SessionState,
+        events: Sequence[Added | Closed | ToldTo | Finished],
+        *,
+        sync: bool = True,
     ) -> None:
         """Write the lines of `events` as one unit, and take them over into the state that `live` gave.
 
         Raises:
             LogMoved: somebody wrote since the state was caught up; nothing was appended.
         """
-        lines = [line for _, line in events]
         try:
-            state.offset = self._journals.append(locator, lines, sync=sync, expect=state.offset)
+            state.offset = self._journals.append(
+                locator, [line_of(event) for event in events], sync=sync, expect=state.offset
+            )
         except Conflict as error:
             raise LogMoved(error.message, **error.facts) from error
-        state.fold(event for event, _ in events)
+        state.fold(events)
 
     def drop(self) -> None:
         """Keep nothing of what was read."""
