@@ -613,6 +613,14 @@ class Parts:
         """What nobody waits for pauses in this process while this is held: people are served first."""
         return self.traffic
 
+    def settle(self, *, embed: bool = False) -> None:
+        """A lone call does its own indexing; a disk that refuses costs freshness, not the answer."""
+        if self.daemon is None:
+            try:
+                self.catch_up(10.0, embed=embed)
+            except CairnError as error:
+                log.warning("the index is not up to date: %s", error)
+
     def catch_up(self, seconds: float, *, embed: bool = False, scope: Scope | None = None) -> bool:
         """Look at the files themselves and index what differs, and what follows from an edit by hand.
 

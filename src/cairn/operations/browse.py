@@ -7,14 +7,13 @@ once: these operations go over the owners of a space, and the caller's grant dec
 from __future__ import annotations
 
 import heapq
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
-from cairn.errors import CairnError, Conflict, Invalid, Unavailable
+from cairn.errors import Conflict, Invalid, Unavailable
 from cairn.notes.format import list_items
 from cairn.operations import rules
 from cairn.operations.answers import Answers
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 answers = Answers("browse")
 
-log = logging.getLogger("cairn")
 
 TRACKS = ("project", "user", "agent", "mission")
 Kind = Literal["episode", "memory", "agent_case", "agent_skill", "foresight", "atomic_fact", "profile"]
@@ -61,7 +59,7 @@ class Browse(Room):
         from cairn.operations.lookup import scopes_in
 
         parts = self.parts
-        _settle(parts)
+        parts.settle()
         counted = _counted(parts)
         for space in parts.root.spaces():
             for scope in scopes_in(parts, space):
@@ -103,7 +101,7 @@ class Browse(Room):
         from cairn.index import filters
 
         parts, space = self.parts, space_named(**at)
-        _settle(parts)
+        parts.settle()
         asked = _window(since, until, self.settings.zone)
         if session_id is not None:
             asked["session_id"] = session_id
@@ -147,7 +145,7 @@ class Browse(Room):
         from cairn.retrieval.listing import due_of
 
         parts, now = self.parts, self.parts.clock.now()
-        _settle(parts)
+        parts.settle()
         scopes, left = _asked(parts, space_named(**at), scope, owner, sees)
         zone = self.settings.zone
         found = [
@@ -189,7 +187,7 @@ class Browse(Room):
         from cairn.retrieval.answers import SearchRequest
 
         parts = self.parts
-        _settle(parts, embed=True)
+        parts.settle(embed=True)
         scopes, left = _asked(parts, space_named(**at), scope, owner, sees)
         asked = _window(since, until, self.settings.zone) or None
         found: list[dict[str, Any]] = []
@@ -235,7 +233,7 @@ class Browse(Room):
         from cairn.operations import lookup
 
         parts, space = self.parts, space_named(**at)
-        _settle(parts)
+        parts.settle()
         shown = lookup.show(parts, space, entry_id)
         scope, inline = Scope(space, shown["scope"], shown["owner"]), shown["inline"]
         name = shown["id"].removeprefix(f"{scope.owner}_") if scope.owner else shown["id"]
@@ -270,7 +268,7 @@ class Browse(Room):
         from cairn.index import filters
 
         parts, zone = self.parts, self.settings.zone
-        _settle(parts)
+        parts.settle()
         scopes, left = _asked(parts, space_named(**at), scope, owner, sees)
         where = filters.parse(_window(since, until, zone), zone=zone)
         rows: list[Row] = []
@@ -427,15 +425,6 @@ def _counted(parts: Parts, space: Space | None = None) -> dict[Scope, dict[str, 
         return dict(parts.index.scopes(space))
     except Unavailable:
         return {}
-
-
-def _settle(parts: Parts, *, embed: bool = False) -> None:
-    """A lone call does its own indexing; a disk that refuses costs freshness, not the answer."""
-    if parts.daemon is None:
-        try:
-            parts.catch_up(10.0, embed=embed)
-        except CairnError as error:
-            log.warning("the index is not up to date: %s", error)
 
 
 def _in_turn(pages: Pages, scope: Scope, rowids: Sequence[int], chunk: int) -> Iterator[Row]:

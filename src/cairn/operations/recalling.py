@@ -116,7 +116,7 @@ def recall(
         filters=filters,
         unheard=unheard,
     )
-    _settle(parts)
+    parts.settle(embed=True)
     spaces = _spaces(app_id, project_id, project, projects)
     requests = list(_requests(asked, spaces, person, agent_id, mission_id, shared=shared))
     with parts.foreground():
@@ -170,15 +170,6 @@ def brief(
     if project is not None:
         found += _from_project(project, "what should I do next", notes)
     return _told(found, token_budget, parts.settings.zone, None, notes)
-
-
-def _settle(parts: Parts) -> None:
-    """A lone call does its own indexing; a disk that refuses costs freshness, not the answer."""
-    if parts.daemon is None:
-        try:
-            parts.catch_up(10.0, embed=True)
-        except CairnError as error:
-            log.warning("the index is not up to date: %s", error)
 
 
 def _project_at(folder: str | Path | None) -> ProjectMemory | None:
