@@ -282,8 +282,9 @@ def _told(text: str, phrases: Phrases, setting: Setting) -> Iterator[traits.Trai
     """What a sentence says of its speaker that can be read without the one before."""
     for trait in traits.traits_of(text, to_agent=setting.to_agent):
         clause = text[trait.begin : trait.stop]
-        if trait.category == "Preference" and phrases.is_full and not phrases.telling(lowered(clause)):
-            continue  # a taste for nothing in particular
+        of_life = trait.category in ("Preference", "Habit")
+        if of_life and phrases.is_full and not phrases.telling(lowered(clause)):
+            continue  # a taste for nothing in particular; "I never get anything done"
         if trait.category != traits.INSTRUCTION and phrases.small_talk.search(clause):
             continue
         if trait.begin and phrases.is_full and not phrases.has_verb(lowered(clause)):
