@@ -128,6 +128,7 @@ class Capture:
             admit=self._admit,
         )
         self._teller = Teller(
+            log=self._log,
             inbox=self._inbox,
             notebook=notebook,
             extractor=Extractor(storage, settings.zone, writer),

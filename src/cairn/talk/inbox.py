@@ -326,16 +326,6 @@ class Inbox:
 
         return self._unit(space, session_id, look)
 
-    def messages_of(
-        self, space: Space, session_id: str, cell: CellRecord, *, trust: bool = False
-    ) -> tuple[Message, ...]:
-        """The words of a cell, as the log has them now; with `trust`, as they were when it was last looked at."""
-        return self._log.words(session_locator(space, session_id), cell, trust=trust)
-
-    def said(self, space: Space, session_id: str) -> list[Message]:
-        """Everything that was said in a session, in order."""
-        return self._log.load(session_locator(space, session_id)).messages
-
     def is_pending(self, space: Space, session_id: str, cell: str) -> bool:
         """Whether `cell` still waits for its episodes, as far as memory knows; True where it does not."""
         state = self._log.peek(session_locator(space, session_id))

@@ -38,7 +38,7 @@ from cairn.talk import labels, narrative
 from cairn.talk.inbox import Inbox
 from cairn.talk.lines import CellRecord
 from cairn.talk.narrative import EpisodeText, said_at
-from cairn.talk.sessions import session_locator
+from cairn.talk.sessions import SessionLog, session_locator
 from cairn.talk.tidying import is_machine_made
 from cairn.talk.turns import DETERMINISTIC
 from cairn.types import Cell, CellEvent, Entry, Message, Scope, Space, Track
@@ -175,7 +175,8 @@ class Teller:
     """Writes the episodes of cells. Thread-safe, and safe beside other processes.
 
     Args:
-        inbox: Knows the words of a cell, and is told when it is done.
+        log: Knows the words of a cell.
+        inbox: Is told when a cell is done.
         notebook: Writes the episodes.
         extractor: Makes the text of an episode.
         locks: Keeps two processes from asking a model about one cell.
@@ -189,6 +190,7 @@ class Teller:
     def __init__(
         self,
         *,
+        log: SessionLog,
         inbox: Inbox,
         notebook: Notebook,
         extractor: Extractor,
@@ -200,6 +202,7 @@ class Teller:
         keep: Callable[[Locator], object] = lambda _: None,
     ) -> None:
         self._keep = keep
+        self._log = log
         self._inbox = inbox
         self._notebook = notebook
         self._extractor = extractor
@@ -319,7 +322,7 @@ class Teller:
         check_first: bool,
     ) -> Telling:
         # Of a cell that was cut a moment ago memory has the words; what became of them meanwhile is looked at in the end.
-        said = self._inbox.messages_of(space, session_id, record, trust=not check_first)
+        said = self._log.words(session_locator(space, session_id), record, trust=not check_first)
         lsn = 0
         episodes: dict[Owner, tuple[Scope, str]] = {}
         failed: dict[Owner, CairnError] = {}
@@ -400,7 +403,8 @@ class Teller:
         for owner in episodes:
             try:
                 for _, locator, entry in self._episodes(space, record, [owner]):
-                    if is_machine_made(entry, self._inbox.said(space, session_id), self._zone):
+                    everything = self._log.load(session_locator(space, session_id)).messages
+                    if is_machine_made(entry, everything, self._zone):
                         written = self._notebook.change(
                             locator, entry.id, partial(_replaced, extraction, said)
                         )
@@ -441,7 +445,8 @@ class Teller:
         owners: Sequence[Owner],
     ) -> tuple[Message, ...]:
         """What was forgotten while its cell was told must not come back with the episode: tell it without that."""
-        while (now := self._inbox.messages_of(space, session_id, record)) != said:
+        log = session_locator(space, session_id)
+        while (now := self._log.words(log, record)) != said:
             said = now
             for _, locator, entry in self._episodes(space, record, owners):
                 with suppress(NotFound):  # forgotten whole meanwhile
