@@ -201,8 +201,10 @@ class Recall(Room):
         # What is not indexed yet is found by those who wait for it, and while notes are scanned.
         if request.consistency == "strong" or found.freshness.state == "rebuilding":
             has_documents = self.parts.storage.exists(self.parts.root.knowledge(scope.space))
-        else:
+        elif found.has_documents is None:
             has_documents = self.parts.searcher.has_rows(scope)
+        else:
+            has_documents = found.has_documents
         if not has_documents:
             return found
         from cairn.operations.library import at_home

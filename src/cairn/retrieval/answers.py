@@ -79,7 +79,8 @@ class SearchResult:
     """What was found, list by list, best first; and how far the index was behind when it was found.
 
     `unflushed` has the messages that answer and are in no episode yet; those among `evidence` are not repeated. `whole` says
-    what is told of how much where a question asked for everything; it is empty for any other.
+    what is told of how much where a question asked for everything; it is empty for any other. `has_documents` says whether the
+    space has any, None where nobody looked.
     """
 
     episodes: tuple[Hit, ...] = ()
@@ -99,6 +100,7 @@ class SearchResult:
     space: Space = field(default_factory=Space)
     session_id: str = ""
     whole: str = ""
+    has_documents: bool | None = None
 
     @property
     def hits(self) -> tuple[Hit, ...]:

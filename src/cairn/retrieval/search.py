@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from cairn.config import Settings
 from cairn.errors import Unavailable
 from cairn.index import filters
-from cairn.index.corpus import AGENT_DOCUMENTS, KNOWLEDGE, About, Moved, SearchIndex
+from cairn.index.corpus import AGENT_DOCUMENTS, KNOWLEDGE, About, Moved, SearchIndex, knowledge_scope
 from cairn.index.rows import Pages
 from cairn.language import asking, words
 from cairn.retrieval.answers import FURTHER, SearchRequest, SearchResult, checked, within_budget
@@ -232,10 +232,21 @@ class Searcher:
             method=method,
             space=scope.space,
             session_id=session or "",
+            has_documents=None
+            if is_scanned or scope.track == KNOWLEDGE
+            else self._has_documents(scope.space),
         )
         if request.token_budget is not None:
             result = within_budget(result, request.token_budget)
         return result, None if is_scanned else fresh.generation
+
+    def _has_documents(self, space: Space) -> bool | None:
+        """Whether a space has documents; within the look of a question this reads nothing more."""
+        scope = knowledge_scope(space)
+        try:
+            return self._index(scope).about(scope).rows > 0
+        except (Moved, Unavailable):
+            return None
 
     def _whole(
         self, pages: Pages | None, asked: ScopeQuestion, about: About, lists: Mapping[str, Any]
