@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.language import dates, sentences, tongues
+from tests.chaos.patterns import grows
 from tests.waiting import calls_of
 
 MONDAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
@@ -295,3 +296,12 @@ def test_a_pattern_is_compiled_when_a_sentence_has_what_it_needs() -> None:
     assert calls_of(lambda: dates.mentions("we leave on 17 October 2023", MONDAY))["compiled"] > 0
     assert calls_of(lambda: dates.mentions(f"{said}. We leave on 17 October 2023", MONDAY))["compiled"] == 0
     assert only(said)[0] == date(2023, 5, 7)
+
+
+@pytest.mark.parametrize("code", sorted(tongues.known()))
+def test_no_rule_of_a_language_works_with_the_square_of_a_text(code: str) -> None:
+    """A run of numerals, digits or letters is gone through once, not once more from each of its signs."""
+    rules = [pattern() for _, pattern, *_ in dates._rules(tongues.known()[code])[1]]
+    assert rules
+    for unit in ("一", "十", "两", "0", "0 ", "漢", "年", "a"):
+        assert [one.pattern for one in rules if grows(one, unit)] == [], unit
