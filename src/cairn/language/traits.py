@@ -26,6 +26,7 @@ INSTRUCTION = "Instruction"
 _WISHES = frozenset({INSTRUCTION, "Preference"})
 _LONGEST = 300
 _FEW = 8
+_ASKED = ("?", "？", "؟")
 _NAME = re.compile(r"[^\W\d_][\w’'&.-]*")
 _QUOTED = re.compile(r"[\"“„«「『][^\"”“»」』]{8,}[\"”“»」』]")
 
@@ -127,10 +128,12 @@ def _traits_of(sentence: str, *, to_agent: bool, is_respelt: bool = False) -> tu
             continue
         end = known.ends.search(sentence, start + 1)
         clause = sentence[start : end.start() if end else len(sentence)].rstrip(" .!…,;。！")
+        # A clause that opens the sentence and ends with its question mark is the question: "I have asthma?"
+        is_asked = start == first and end is not None and end.group().strip() in _ASKED
+        if is_asked and (head := _before_question(clause, tongue)):
+            clause, is_asked = head, False  # "J'adore les polars, tu en connais ?"
         if len(clause) > _LONGEST:
             continue
-        # A clause that opens the sentence and ends with its question mark is the question: "I have asthma?"
-        is_asked = start == first and end is not None and end.group().strip() in {"?", "？", "؟"}
         is_doubtful = is_asked or known.doubt.search(clause) is not None
         for rule in known.rules:
             # An order may have its condition, or be asked for: "if you are unsure, say so", "can you always ...?"
@@ -177,14 +180,15 @@ def _traits_of(sentence: str, *, to_agent: bool, is_respelt: bool = False) -> tu
         return (wish,)
     if not found and not is_respelt and (plain := wishes.respelt(sentence, tongue)) != sentence:
         # Of "big fan of jazz" what "I'm a big fan of jazz" says.
-        length = len(sentence.rstrip(" .!…,;。！"))
+        own = _before_question(sentence, tongue) if sentence.endswith(_ASKED) else ""
+        length = len((own or sentence).rstrip(" .!…,;。！"))
         told = _traits_of(plain, to_agent=to_agent, is_respelt=True)
         return tuple(replace(one, begin=0, stop=length) for one in told[:1])
-    reason = found[0] if is_order and found and found[0].category not in _WISHES else None
+    reason = found[0] if is_order and found and found[0].category != INSTRUCTION else None
     before = sentence[: reason.begin].rstrip(" ,;–—-") if reason else ""
-    if len(before) >= _FEW and (wish := _wish(before, tongue, known)) is not None:
+    if len(before) >= _FEW and (wish := _wish(wishes.respelt(before, tongue), tongue, known)) is not None:
         # "Skip the lecture when I ask about my meds, I'm a pharmacist": the reason may stand behind the order.
-        return (wish, *found)
+        return (replace(wish, stop=min(wish.stop, len(before))), *found)
     if is_order and found and found[-1].category != INSTRUCTION:
         # "I'm dyslexic, so please point out every mistake": what is asked for beside it, by its form.
         for start in _starts(sentence, known, taken):
@@ -204,6 +208,13 @@ def _binds_nothing(category: str, said: str, tongue: Tongue) -> bool:
     return category in _WISHES and wishes.is_of_a_part(said, tongue)
 
 
+def _before_question(said: str, tongue: Tongue) -> str:
+    """What is said before the clause that asks; "" where the question is all there is."""
+    parts = list(_CLAUSE.finditer(said))
+    told = said[: parts[-1].start()].rstrip() if parts else ""
+    return "" if wishes.is_asking(told, tongue) else told
+
+
 def _unquoted(said: str) -> str:
     """What is said with the words of others blanked out: a rule someone quotes binds nobody."""
     return _QUOTED.sub(lambda found: "_" * len(found.group()), said)
@@ -217,9 +228,13 @@ def _wish(sentence: str, tongue: Tongue, known: _Rules) -> Trait | None:
     said = _all_stems(whole, known)
     if wishes.ordered(_unquoted(whole), tongue):
         return Trait(INSTRUCTION, "", 0, len(whole), said=said)
-    is_doubtful = whole.endswith(("?", "？", "؟")) or known.doubt.search(whole) is not None
+    if whole.endswith(_ASKED):
+        whole = _before_question(whole, tongue)  # "Small inns are my thing, do you know any?"
     own = _QUOTED.sub(lambda one: "_" * len(one[0]) if wishes.felt(one[0][1:-1], tongue) else one[0], whole)
-    feeling = None if is_doubtful else wishes.felt(own, tongue)
+    if known.doubt.search(own) is not None:
+        # "I'm more of a morning person, so before 10 if possible": the doubt is about what follows.
+        own = whole = wishes.first_clause(own, tongue)
+    feeling = None if known.doubt.search(own) is not None else wishes.felt(own, tongue)
     if feeling is None:
         return None
     kind, about = feeling

@@ -65,6 +65,7 @@ class _Classes:
     here: re.Pattern[str]
     part: re.Pattern[str]
     stated: re.Pattern[str]
+    asks: re.Pattern[str]
     past: re.Pattern[str]
     likes: re.Pattern[str]
     dislikes: re.Pattern[str]
@@ -225,6 +226,11 @@ def felt(sentence: str, tongue: Tongue) -> tuple[Feeling, str] | None:
     return next((found for one in said if (found := _felt(one, known)) is not None), None)
 
 
+def first_clause(sentence: str, tongue: Tongue) -> str:
+    """The clause a sentence opens with; "" where it has only one."""
+    return next(iter(_classes_of(tongue).clauses(sentence)), "")
+
+
 def _felt(sentence: str, known: _Classes) -> tuple[Feeling, str] | None:
     if known.points(sentence) or known.others.match(sentence) or known.past.search(sentence):
         return None
@@ -254,6 +260,11 @@ def is_of_a_part(sentence: str, tongue: Tongue) -> bool:
 def is_past(sentence: str, tongue: Tongue) -> bool:
     """Whether a sentence tells how it was, or how it would be."""
     return _classes_of(tongue).past.search(sentence) is not None
+
+
+def is_asking(clause: str, tongue: Tongue) -> bool:
+    """Whether a clause without a question mark asks by its words: "do I like tea, or ...?"."""
+    return _classes_of(tongue).asks.match(clause) is not None
 
 
 def is_anothers(sentence: str, tongue: Tongue) -> bool:
