@@ -15,9 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from cairn.engines.tree import Tree, flush, refuse_temps, translating, write_all
+from cairn.engines.tree import Tree, flush, is_at, refuse_temps, translating, write_all
 from cairn.errors import Invalid, NotFound
 from cairn.seams import JournalSlice, Locator
 from cairn.seams.journals import journal_made_anew, journal_moved, journal_slice, journal_unit, journal_whole
@@ -59,7 +60,7 @@ class FileJournals:
         return mine.end
 
     def read(self, at: Locator, start: int = 0) -> JournalSlice:
-        def whole() -> bytes:
+        def whole(at: Locator) -> bytes:
             with translating(at.key), self._tree.parent(at) as (fd, name):
                 file = self._tree.open_file(fd, name, at.key)
                 with os.fdopen(file, "rb", buffering=0) as handle:
@@ -74,7 +75,7 @@ class FileJournals:
         return journal_slice(at, data, start)
 
     def size(self, at: Locator) -> int:
-        def length() -> int:
+        def length(at: Locator) -> int:
             with translating(at.key):
                 found = self._tree.stat(at)
             if not stat.S_ISREG(found.st_mode):
@@ -148,7 +149,13 @@ class FileJournals:
     @contextmanager
     def _locked(self, at: Locator) -> Iterator[tuple[int, int | None, int]]:
         """The journal's descriptor under its lock, its directory's where it is empty, and its size."""
-        file, directory, size = self._open_locked(at)
+        found = None
+        while found is None:
+            try:
+                found = self._in_its_place(at, self._open_locked)
+            except NotFound:
+                self._make(at)
+        file, directory, size = found
         try:
             yield file, directory, size
         finally:
@@ -158,38 +165,29 @@ class FileJournals:
             if directory is not None:
                 os.close(directory)
 
-    def _open_locked(self, at: Locator) -> tuple[int, int | None, int]:
-        """Open and lock the journal, making it first if need be; never a file that was replaced meanwhile."""
-
-        def opened() -> tuple[int, int | None, int] | None:
-            with self._tree.parent(at) as (fd, name):
-                file = self._tree.open_file(fd, name, at.key, os.O_RDWR | os.O_APPEND)
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX)
-                    found = os.fstat(file)
-                    if _is_at(found, fd, name):
-                        return file, None if found.st_size else os.dup(fd), found.st_size
-                except BaseException:
-                    os.close(file)
-                    raise
-                os.close(file)
-                return None
-
-        while True:
+    def _open_locked(self, at: Locator) -> tuple[int, int | None, int] | None:
+        """Open and lock the journal; None where another file took its place meanwhile."""
+        with self._tree.parent(at) as (fd, name):
+            file = self._tree.open_file(fd, name, at.key, os.O_RDWR | os.O_APPEND)
             try:
-                if found := self._in_its_place(at, opened):
-                    return found
-            except NotFound:
-                self._make(at)
+                fcntl.flock(file, fcntl.LOCK_EX)
+                found = os.fstat(file)
+                if is_at(found, name, fd):
+                    return file, None if found.st_size else os.dup(fd), found.st_size
+            except BaseException:
+                os.close(file)
+                raise
+            os.close(file)
+            return None
 
-    def _in_its_place(self, at: Locator, call: Callable[[], T]) -> T:
+    def _in_its_place(self, at: Locator, call: Callable[[Locator], T]) -> T:
         """Do it; once more where something else than a journal stood in its place and could be set aside."""
         try:
-            return call()
+            return call(at)
         except Invalid:
             if not self._set_aside(at):
                 raise
-            return call()
+            return call(at)
 
     def _set_aside(self, at: Locator) -> bool:
         """Rename a link, pipe or folder that stands in the place of a journal of ours, or of a folder on the way to it.
@@ -260,33 +258,23 @@ def _expected(at: Locator, batch: list[_Waiting], end: int) -> list[_Waiting]:
     return kept
 
 
+@dataclass(slots=True, eq=False)
 class _Waiting:
-    __slots__ = ("data", "done", "end", "error", "expect", "sync")
-
-    def __init__(self, data: bytes, sync: bool, expect: int | None) -> None:
-        self.data = data
-        self.sync = sync
-        self.expect = expect
-        self.done = False
-        self.end = 0
-        self.error: Exception | None = None
+    data: bytes
+    sync: bool
+    expect: int | None
+    done: bool = False
+    end: int = 0
+    error: Exception | None = None
 
 
+@dataclass(slots=True, eq=False)
 class _Queue:
-    def __init__(self) -> None:
-        self.leading = threading.Lock()
-        self.waiting: list[_Waiting] = []
-        self.users = 0
+    leading: threading.Lock = field(default_factory=threading.Lock)
+    waiting: list[_Waiting] = field(default_factory=list)
+    users: int = 0
 
 
 def _flush(file: int) -> None:
     # macOS has no fdatasync.
     (os.fdatasync if hasattr(os, "fdatasync") else flush)(file)
-
-
-def _is_at(opened: os.stat_result, directory: int, name: str) -> bool:
-    try:
-        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino)

@@ -17,8 +17,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 
-from cairn.engines.tree import translating
+from cairn.engines.tree import is_at, translating
 from cairn.errors import Invalid, Unavailable
 
 _FIRST_NAP = 0.0005
@@ -115,7 +116,7 @@ class FileLocks:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     opened = os.fstat(file)
-                    if not _is_current(opened, path):
+                    if not is_at(opened, path):
                         os.close(file)
                         continue
                     if opened.st_mode & _WANTED:
@@ -167,11 +168,11 @@ class FileLocks:
                     self._names.pop(name, None)
 
 
+@dataclass(slots=True, eq=False)
 class _Name:
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.owner = 0
-        self.users = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    owner: int = 0
+    users: int = 0
 
 
 def _too_late(name: str, timeout: float) -> Unavailable:
@@ -186,11 +187,3 @@ def _release(file: int) -> None:
     with suppress(OSError):
         fcntl.flock(file, fcntl.LOCK_UN)
     os.close(file)
-
-
-def _is_current(opened: os.stat_result, path: str) -> bool:
-    try:
-        found = os.stat(path, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino)

@@ -500,13 +500,16 @@ class Tree:
 
     def note_new(self, fd: int, name: str) -> None:
         """Keep the memory of sibling names in step with a name just made, so that many need one listing."""
-        known = self._twins.get(_identity(fd))
+        found = os.fstat(fd)
+        identity = found.st_dev, found.st_ino
+        known = self._twins.get(identity)
         if known is not None:
             known[1][_folded(name)] = name
-            self._twins[_identity(fd)] = (os.fstat(fd).st_mtime_ns, known[1])
+            self._twins[identity] = (found.st_mtime_ns, known[1])
 
     def _names(self, fd: int) -> dict[str, str]:
-        identity, stamp = _identity(fd), os.fstat(fd).st_mtime_ns
+        found = os.fstat(fd)
+        identity, stamp = (found.st_dev, found.st_ino), found.st_mtime_ns
         known = self._twins.get(identity)
         if known is not None and known[0] == stamp:
             return known[1]
@@ -557,6 +560,15 @@ def flush(fd: int) -> None:
             fcntl.fcntl(fd, full)
             return
     os.fsync(fd)
+
+
+def is_at(opened: os.stat_result, path: str, directory: int | None = None) -> bool:
+    """Whether an open file is still the one at `path`: it may have been removed or replaced meanwhile."""
+    try:
+        found = os.stat(path, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino)
 
 
 def write_all(fd: int, data: bytes) -> None:
