@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from cairn.engines.journals import FileJournals
@@ -105,15 +105,15 @@ class DeviceLocalBackend(StorageBackend):
         """
         data = encoded(locator.key, content)
         self._tree.check_size(locator.key, len(data))
-        if expect and not self.exists(locator):
-            # Before any folder is made for a write that is bound to be refused.
-            raise _changed(locator, expect, "")
-
-        def unchanged(directory: int, name: str, final: bool) -> None:
-            self._expect(directory, name, locator, expect or "", final=final)
-
-        with translating(locator.key):
-            self._tree.replace(locator, data, None if expect is None else unchanged)
+        unchanged = None if expect is None else partial(self._expect, locator, expect)
+        try:
+            with translating(locator.key):
+                # Where something is expected, no folder is made for a write that is bound to be refused.
+                self._tree.replace(locator, data, unchanged, make=not expect)
+        except NotFound:
+            if not expect:
+                raise
+            raise _changed(locator, expect, "") from None
         return locator
 
     def list(self, locator: Locator) -> list[Locator]:
@@ -198,7 +198,7 @@ class DeviceLocalBackend(StorageBackend):
         """Remove the temporary files of writes that were killed, once they are old enough; say how many."""
         return self._tree.sweep_temps(older_than_seconds)
 
-    def _expect(self, directory: int, name: str, locator: Locator, expect: str, *, final: bool) -> None:
+    def _expect(self, locator: Locator, expect: str, directory: int, name: str, final: bool) -> None:
         stamp, _, content = expect.partition("=")
         if final and content:
             found, expect = self._hash_at(directory, name, locator.key), content

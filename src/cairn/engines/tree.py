@@ -348,8 +348,10 @@ class Tree:
         data: bytes,
         before: Callable[[int, str, bool], None] | None = None,
         during: AbstractContextManager[None] | None = None,
+        *,
+        make: bool = True,
     ) -> None:
-        """Put `data` at the place atomically and durably.
+        """Put `data` at the place atomically and durably; without `make` only where something is there.
 
         A temporary file beside it is written and flushed, `before(directory, name, final)` may still object, then
         it is renamed over the place (those two steps inside `during`) and the directory is flushed: after a
@@ -360,8 +362,8 @@ class Tree:
         if not key:
             raise Invalid("The root is a folder; give a file name to write to.", key="")
         refuse_temps(locator)
-        with self.parent(locator, make=True) as (fd, name):
-            mode = self._mode_before(fd, name, key)
+        with self.parent(locator, make=make) as (fd, name):
+            mode = self._mode_before(fd, name, key, make=make)
             temp = _temp_name(name)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             file = os.open(temp, flags, _as_open_as(fd, 0o666), dir_fd=fd)
@@ -420,11 +422,13 @@ class Tree:
             raise
         os.unlink(temp, dir_fd=fd)
 
-    def _mode_before(self, fd: int, name: str, key: str) -> int | None:
+    def _mode_before(self, fd: int, name: str, key: str, *, make: bool) -> int | None:
         """The mode of the file to be replaced, which a person may have set; None for a new name."""
         try:
             found = os.stat(name, dir_fd=fd, follow_symlinks=False)
         except FileNotFoundError:
+            if not make:
+                raise absent(key) from None
             self.check_new(fd, name, key)
             return None
         if stat.S_ISREG(found.st_mode):

@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from cairn.config import Settings
 from cairn.engines.files import DeviceLocalBackend
@@ -246,7 +247,7 @@ class VaultBackend(DeviceLocalBackend):
             self._tree.replace(
                 locator,
                 data,
-                lambda directory, name, final: self._expect(directory, name, locator, seen, final=final),
+                partial(self._expect, locator, seen),
                 during=self._mutex.still_held(token),
             )
         return locator
