@@ -329,20 +329,30 @@ def test_open_talk_comes_in_pieces_beside_calls_and_whole_when_it_is_asked_for(l
     monkeypatch.setattr("cairn.daemon._TALK_PUT_OFF", 10**9)
     monkeypatch.setattr("cairn.daemon._DRAIN_BESIDE_PEOPLE", 2)
     monkeypatch.setattr("cairn.daemon._REST", 10**9)
-    monkeypatch.setattr("cairn.daemon.PUT_OFF_SECONDS", 1.5)  # all are there when the first piece is taken
-    traffic, pieces, drain = Traffic(), [], Indexer.drain
-    monkeypatch.setattr(Indexer, "drain", lambda self, limit: (drain(self, limit), pieces.append(limit))[0])
+    traffic, all_there, begun, ended, drain = Traffic(), threading.Event(), [], [], Indexer.drain
+
+    def counted(self, limit):
+        begun.append(limit)
+        all_there.wait(LONG)
+        done = drain(self, limit)
+        ended.append(limit)
+        return done
+
+    monkeypatch.setattr(Indexer, "drain", counted)
+    all_there.set()
     with traffic:
         world, _ = live(traffic=traffic)
-        until(lambda: bool(pieces))  # whoever begins takes in what is there
-        pieces.clear()
+        until(lambda: bool(ended))  # whoever begins takes in what is there
+        all_there.clear()
+        begun.clear()
         for number in range(7):
             world.add(f"s{number}", said("The boat is still at sea.", who="alice"))
+        all_there.set()
         until(lambda: world.index.pending_count() == 2)
-        assert set(pieces) == {2}
+        assert set(begun) == {2}
         assert world.indexer.status(ALICE).pending == 5, "what waits is told, and asked for by that"
         until(lambda: world.index.pending_count() == 7)
-        assert max(pieces) > 2
+        assert max(begun) > 2
 
 
 def test_open_talk_is_all_taken_in_beside_calls_that_never_cease(live, monkeypatch):
