@@ -671,3 +671,20 @@ def test_what_is_known_of_one_place_is_told_without_all_the_others(tmp_path):
     assert sorted(world.index.known_paths(users)) == sorted(everything)
     assert world.index.known_paths([f"{users[0]}x"]) == []
     world.close()
+
+
+def test_a_fault_met_in_one_file_keeps_no_other_from_being_indexed(world, monkeypatch):
+    """Files go into the index together; the one whose words cannot be taken in fails alone, and says so."""
+    say(world, "good", ["The ferry leaves at nine."], [ALICE])
+    say(world, "bad", ["Poison for the reader of words."], [BOB])
+    apply = world.index.apply
+
+    def faulty(rows, **more):
+        if any("Poison" in new.row.text for new in rows):
+            raise RecursionError("too deep")
+        return apply(rows, **more)
+
+    monkeypatch.setattr(world.index, "apply", faulty)
+    world.sync()
+    assert [failure["path"] for failure in world.state.failures()] == [session_locator(Space(), "bad").key]
+    assert world.hits("ferry")

