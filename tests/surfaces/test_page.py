@@ -285,6 +285,16 @@ def test_what_contradicts_is_told_before_it_is_indexed(tmp_path, monkeypatch):
     assert told == [row]
 
 
+def test_every_entry_tells_what_contradicts_it(tmp_path):
+    """The field is declared, so it is there: empty for an episode, which nothing contradicts."""
+    settings = load(tmp_path / "root", embedding__provider="none", strategies__enabled=False)
+    with Memory(settings, background=False) as memory:
+        memory.add("s1", said("u1", "The harbour office opens at nine.", 1))
+        memory.flush("s1")
+        (episode,) = memory.timeline()["entries"]
+        assert memory.linked(episode["id"])["contradicts"] == []
+
+
 def test_a_timeline_of_many_is_one(tmp_path):
     """Entries of several owners come as one list, newest first, page by page without a gap or a double."""
     with Memory(

@@ -247,9 +247,8 @@ class Browse(Room):
             named = [one.removeprefix(f"{scope.owner}_") for one in _ids(inline.get(field))]
             rows = pages.find(scope, named) if named else []
             links[relation] = [card(row, self.settings.zone) for row in rows if row.entry_id != name]
-        if shown["kind"] == "memory":
-            opposed = parts.keeper.opposed(scope, shown["id"])
-            links["contradicts"] = [card(_as_hit(one), self.settings.zone) for one in opposed]
+        opposed = parts.keeper.opposed(scope, shown["id"]) if shown["kind"] == "memory" else ()
+        links["contradicts"] = [card(_as_hit(one), self.settings.zone) for one in opposed]
         return links
 
     @operation("GET /connections", answers.ConnectionsData, rules.seen)
