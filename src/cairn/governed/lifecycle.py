@@ -6,7 +6,7 @@ their lowest. A plan is made first from a snapshot, then carried out note by not
 looks again at what it changes, so an edit made meanwhile wins.
 
 Consolidation: clusters of memories that say much the same become one; each is a run, which can be taken back. Per
-scope and category, unpinned, below tier 1 (A87): trigram Jaccard above 0.7, union-find, clusters of three and more.
+scope and category, unpinned, below tier 1 (A87): trigram Jaccard above 0.7, over each other too, clusters of three and more.
 Without a model the merged text is the fullest wording plus what the others add; a writer, where given, may word it
 better. `journal/consolidations.jsonl` records what became of each original.
 
@@ -31,7 +31,7 @@ from cairn.governed.access import Ref, Stat, born, composite, is_evergreen, ref,
 from cairn.governed.ledger import ended_missions
 from cairn.governed.memories import Keeper
 from cairn.governed.records import UNTRUSTED, Record, stamp
-from cairn.language.near import NearSets
+from cairn.language.near import NearSets, tied
 from cairn.language.words import word_set
 from cairn.seams import Locator, Writer
 from cairn.types import Scope, Space
@@ -398,22 +398,9 @@ def clusters(records: Sequence[Record]) -> Iterator[list[Record]]:
             groups.setdefault(record.category, []).append(record)
     for group in groups.values():
         grams = [_trigrams(record.content) for record in group]
-        parent = list(range(len(group)))
-
-        def root(n: int, parent: list[int] = parent) -> int:
-            while parent[n] != n:
-                parent[n] = parent[parent[n]]
-                n = parent[n]
-            return n
-
-        for left, right in _alike(grams):
-            parent[root(left)] = root(right)
-        found: dict[int, list[Record]] = {}
-        for n, record in enumerate(group):
-            found.setdefault(root(n), []).append(record)
-        yield from (
-            sorted(c, key=lambda r: (r.locator.key, r.entry_id)) for c in found.values() if len(c) >= SMALLEST
-        )
+        for cluster in tied(len(group), _alike(grams)):
+            if len(cluster) >= SMALLEST:
+                yield sorted((group[n] for n in cluster), key=lambda r: (r.locator.key, r.entry_id))
 
 
 def merged_text(cluster: Sequence[Record]) -> str:
@@ -492,14 +479,12 @@ def _worded(cluster: Sequence[Record], writer: Writer | None) -> str:
     return text if text and len(word_set(text) - known) <= 0.3 * len(word_set(text)) else ""
 
 
-def _alike(grams: Sequence[frozenset[str]]) -> list[tuple[int, int]]:
+def _alike(grams: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
     """Pairs above the threshold."""
     known: NearSets[int] = NearSets()
-    pairs = []
     for n, found in enumerate(grams):
-        pairs += [(m, n) for m, score in known.near(found, ALIKE) if score > ALIKE]
+        yield from ((m, n) for m, score in known.near(found, ALIKE) if score > ALIKE)
         known.put(n, found)
-    return sorted(pairs)
 
 
 def _trigrams(text: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
 
@@ -21,6 +21,21 @@ def jaccard(left: AbstractSet[str], right: AbstractSet[str]) -> float:
         return 0.0
     shared = len(left & right)
     return shared / (len(left) + len(right) - shared)
+
+
+def tied(size: int, pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """The numbers below `size` in groups, each in order: what pairs tie to each other, over whichever others, is one group.
+
+    >>> tied(5, [(0, 3), (4, 3)])
+    [[0, 3, 4], [1], [2]]
+    """
+    groups = {number: [number] for number in range(size)}
+    for one, other in pairs:
+        if groups[one] is not groups[other]:
+            small, large = sorted((groups[one], groups[other]), key=len)
+            large += small
+            groups |= dict.fromkeys(small, large)
+    return [sorted(group) for group in {id(group): group for group in groups.values()}.values()]
 
 
 class NearSets(Generic[K]):

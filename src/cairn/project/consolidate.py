@@ -22,6 +22,7 @@ from typing import Any
 
 from cairn.budget import kept
 from cairn.errors import Invalid, Unavailable
+from cairn.language.near import tied
 from cairn.project.bundle import MAX_VALIDATION_COMMANDS, SECTIONS, Bundle, checked
 from cairn.project.checkpoints import changed_sections
 from cairn.project.describe import trap
@@ -112,28 +113,17 @@ def grouped(events: Sequence[Event]) -> list[EventGroup]:
 
     A shared path alone joins nothing: half of all sessions touch the readme. Newest group first.
     """
-    parent = list(range(len(events)))
-
-    def root(index: int) -> int:
-        while parent[index] != index:
-            parent[index] = parent[parent[index]]
-            index = parent[index]
-        return index
-
     first: dict[tuple[str, ...], int] = {}
+    pairs = []
     for index, event in enumerate(events):
         signals = event.signals
         keys: set[tuple[str, ...]] = {("gotcha", topic(line)) for line in signals.gotchas}
         keys |= {("next", topic(line)) for line in signals.nextStepHints}
         facts = [line.casefold() for line in (*signals.decisions, *signals.validationObservations)]
         keys |= {("path", path, fact) for path in signals.keyPaths for fact in facts}
-        for key in keys:
-            other = first.setdefault(key, index)
-            parent[root(index)] = root(other)
-    groups: dict[int, EventGroup] = {}
-    for index, event in enumerate(events):
-        groups.setdefault(root(index), EventGroup()).events.append(event)
-    return sorted(groups.values(), key=lambda group: -group.newest)
+        pairs += [(first.setdefault(key, index), index) for key in keys]
+    groups = (EventGroup([events[index] for index in group]) for group in tied(len(events), pairs))
+    return sorted(groups, key=lambda group: -group.newest)
 
 
 # ---------------------------------------------------------------- dedup
