@@ -23,11 +23,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cairn.canonical import as_line, moment, objects_in
-from cairn.errors import CairnError, Conflict
+from cairn.errors import CairnError
 from cairn.governed.gate import IMPORTANCE_SCORE, seed_score
 from cairn.governed.records import PREFIX, Record, stamp
 from cairn.notes.kinds import MemoryRoot
 from cairn.seams import Clock, Journals, Locator, Locks
+from cairn.seams.journals import read_on
 from cairn.types import Scope, Space
 
 EVERGREEN = frozenset({"preference", "convention"})
@@ -206,29 +207,19 @@ class AccessLog:
 
 
 class _Replay:
-    """An access journal read so far. A journal replaced meanwhile is noticed by its last line read."""
+    """An access journal read so far."""
 
     def __init__(self) -> None:
         self.stats: dict[Ref, Stat] = {}
-        self._last_start = 0
-        self._last_line = ""
+        self._end = 0
 
     def catch_up(self, journals: Journals, at: Locator) -> None:
-        try:
-            found = journals.read(at, self._last_start)
-            if self._last_line and found.lines[:1] != (self._last_line,):
-                raise Conflict("The access journal was replaced.")
-            lines = found.lines[1:] if self._last_line else found.lines
-        except Conflict:
+        found, is_anew = read_on(journals, at, self._end)
+        if is_anew:
             self.stats.clear()
-            found = journals.read(at)
-            lines = found.lines
-            self._last_start, self._last_line = 0, ""
-        for value in objects_in(lines):
+        for value in objects_in(found.lines):
             self._take(value)
-        if lines:
-            self._last_line = lines[-1]
-            self._last_start = found.end - len(self._last_line.encode()) - 1
+        self._end = found.end
 
     def _take(self, value: Mapping[str, Any]) -> None:
         try:

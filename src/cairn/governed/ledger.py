@@ -19,11 +19,11 @@ from functools import partial
 from typing import Any
 
 from cairn.canonical import as_line, objects_in, rows_in, text_hash
-from cairn.errors import Conflict
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Origin, Record, stamp
 from cairn.language.near import jaccard
 from cairn.language.words import word_set
+from cairn.seams.journals import read_on
 from cairn.types import Scope, Space, Verdict, with_texts
 
 SOURCES = ("intervention", "error_capture", "error_cluster", "pr_feedback")
@@ -82,14 +82,11 @@ class CaptureLedger:
 
     def _read(self, space: Space) -> dict[str, LedgerRow]:
         at = self._keeper.root.journal(space, "ledger")
-        end, found = self._keeper.memo.get(("ledger", space), (0, {}))
-        try:
-            tail = self._keeper.journals.read(at, end)
-        except Conflict:  # it was replaced, by `forget`
-            found = {}
-            tail = self._keeper.journals.read(at)
-        found = dict(found) if tail.lines else found
-        found |= {row.id: row for row in rows_in(LedgerRow, tail.lines)}
+        known: tuple[int, dict[str, LedgerRow]] = self._keeper.memo.get(("ledger", space), (0, {}))
+        end, found = known
+        tail, is_anew = read_on(self._keeper.journals, at, end)
+        if tail.lines or is_anew:  # `forget` replaces it
+            found = ({} if is_anew else found) | {row.id: row for row in rows_in(LedgerRow, tail.lines)}
         self._keeper.memo["ledger", space] = (tail.end, found)
         return found
 

@@ -332,7 +332,6 @@ class ProjectMemory:
                 f"There is no source {missing[0]}. `cairn project sources list` names them.", id=missing[0]
             )
         ledger = ImportLedger(self._journals)
-        ledger.refresh()
 
         def emit(draft: EventDraft) -> Event:
             with self.locks.hold(LOCK):

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cairn.canonical import compact, objects_in, pretty, stamp
+from cairn.canonical import compact, pretty, rows_in, stamp
 from cairn.errors import Conflict, Invalid, NotFound
 from cairn.project.layout import IMPORTS, SOURCES, read_json
 from cairn.seams import Journals, Locator, StorageBackend
@@ -120,21 +119,9 @@ class ImportLedger:
     def __init__(self, journals: Journals) -> None:
         self._journals = journals
         self._known: dict[tuple[str, str], list[Imported]] = {}
-        self._end = 0
-
-    def refresh(self) -> None:
-        """Read what is new in the file."""
-        if self._journals.size(IMPORTS) < self._end:
-            self._known, self._end = {}, 0
-        try:
-            new = self._journals.read(IMPORTS, self._end)
-        except Conflict:
-            self._known = {}
-            new = self._journals.read(IMPORTS)
-        for row in objects_in(new.lines):
-            with suppress(ValueError, KeyError, TypeError):
-                self._keep(Imported(row["type"], row["item"], row["hash"], int(row["messages"])))
-        self._end = new.end
+        for row in rows_in(Imported, journals.read(IMPORTS).lines):
+            if isinstance(row.messages, int):
+                self._keep(row)
 
     def _keep(self, row: Imported) -> None:
         rows = self._known.setdefault((row.type, row.item), [])

@@ -68,6 +68,14 @@ class Journals(Protocol):
         ...
 
 
+def read_on(journals: Journals, at: Locator, end: int) -> tuple[JournalSlice, bool]:
+    """What a journal has behind `end`, to which it was read; where it was replaced meanwhile, all of it, and True."""
+    try:
+        return journals.read(at, end), False
+    except Conflict:
+        return journals.read(at), True
+
+
 def journal_moved(at: Locator, expect: int, end: int) -> Conflict:
     """The refusal of an append that expected the journal to end elsewhere."""
     return Conflict(

@@ -21,8 +21,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from cairn.canonical import objects_in
-from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
+from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.seams import Clock, Embedder, Jobs, Journals, Locator, Locks, Writer
+from cairn.seams.journals import read_on
 from cairn.strategies import Event, Job, Kit, Outcome, Schedule, Strategy, StrategyAsk
 from cairn.strategies.cells import CELLS_KEPT, Cells
 from cairn.strategies.cron import Cron
@@ -284,11 +285,7 @@ class Engine:
     def _done_lately(self, spaces: Iterable[Space]) -> set[tuple[Space, str, str]]:
         """What any machine has finished, as far as this one has read the journal, and on from there."""
         for space in spaces:
-            at = self._journal(space)
-            try:
-                part = self._journals.read(at, self._looked_upto.get(space, 0))
-            except Conflict:  # it was replaced
-                part = self._journals.read(at)
+            part, _ = read_on(self._journals, self._journal(space), self._looked_upto.get(space, 0))
             self._looked_upto[space] = part.end
             self._lately |= _records(space, part.lines)
         if len(self._lately) > MOST_LATELY:  # what is forgotten here could at worst be done twice
