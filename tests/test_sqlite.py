@@ -448,13 +448,16 @@ def test_another_programs_database_is_set_aside_whole(tmp_path):
 
 
 def test_a_newer_schema_makes_the_file_anew_without_a_warning(tmp_path, caplog):
-    """A new version of ours is no trouble that a person has to read of; a damaged file is."""
+    """A new version of ours is no trouble that a person has to read of, and nothing is called damaged; a damaged file is."""
     path = tmp_path / "a.db"
+    caplog.set_level("INFO")
     for version in (7, 8):
         made = Database(path, "CREATE TABLE said (words TEXT)", version=version)
         assert made.read(lambda db: db.execute("SELECT * FROM said").fetchall()) == []
         made.close()
     assert [one for one in caplog.records if one.levelname == "WARNING"] == []
+    assert "a.db is of another version of Cairn; it is made anew." in caplog.text
+    assert not list(tmp_path.glob("*.damaged"))
     path.write_bytes(b"garbage" * 1000)
     made = Database(path, "CREATE TABLE said (words TEXT)", version=8)
     assert made.read(lambda db: db.execute("SELECT * FROM said").fetchall()) == []

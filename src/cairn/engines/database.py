@@ -106,7 +106,7 @@ class Database:
     Args:
         path: The file. Its directory is made when missing.
         schema: The statements that make an empty file usable.
-        version: A file of another version is set aside like a broken one: derived data is made again.
+        version: A file of another version is removed, and what it held is made again from the files.
         attach: Further files by schema name, opened along (each with its own `Database`).
     """
 
@@ -504,23 +504,29 @@ class Database:
         return broken
 
     def _set_aside(self) -> None:
-        """Move a file that cannot be read, or is not ours, out of the way, unless someone already did."""
+        """Move a file that cannot be read, or is not ours, out of the way, unless someone already did.
+
+        One of ours with another schema is sound and derived, so it is removed: kept, it would only take room.
+        """
         with self._lock:
             mine = self._identity
             self._drop()
             with contextlib.suppress(OSError), self._guarded():
                 if mine not in {None, self._found()} or (mine is None and not self._unreadable()):
                     return
-                theirs, is_ours = self._is_of_others(), self._is_of_another_version()
+                if self._is_of_another_version():
+                    self._unlink()
+                    log.info("%s is of another version of Cairn; it is made anew.", self.path.name)
+                    return
+                theirs = self._is_of_others()
                 aside = f"{self.path}.{'foreign' if theirs else 'damaged'}"
                 os.replace(self.path, aside)
                 for suffix in _SIDE_FILES if theirs else ():  # what is still in its log belongs to it
                     with contextlib.suppress(FileNotFoundError):
                         os.replace(f"{self.path}{suffix}", f"{aside}{suffix}")
                 self._unlink()
-                level = logging.INFO if is_ours else logging.WARNING  # a new version of ours is no trouble
-                log.log(
-                    level, "%s was set aside as %s; it is made anew.", self.path.name, os.path.basename(aside)
+                log.warning(
+                    "%s was set aside as %s; it is made anew.", self.path.name, os.path.basename(aside)
                 )
 
     def _is_of_others(self) -> bool:
