@@ -80,6 +80,8 @@ def test_a_hit_that_nothing_supports_is_not_returned(world):
         ({"top_k": 0}, "top_k"),
         ({"top_k": 101}, "top_k"),
         ({"top_k": True}, "top_k"),
+        ({"top_k": "5"}, "top_k must be a whole number, not '5'"),
+        ({"min_lsn": "12"}, "min_lsn must be a whole number"),
         ({"evidence": -1}, "evidence"),
         ({"radius": 1.5}, "radius"),
         ({"min_score": -0.1}, "min_score"),

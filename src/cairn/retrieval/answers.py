@@ -147,17 +147,21 @@ def checked(request: SearchRequest, settings: Settings) -> tuple[Scope, str, fil
         raise Invalid(f"query has {len(query)} characters, more than {limit}: shorten it.", field="query")
     if request.method not in METHODS:
         raise Invalid(f'"{request.method}" is not a method ({", ".join(METHODS)}).', field="method")
-    if not _whole(request.top_k) or not (request.top_k == -1 or 1 <= request.top_k <= MAX_TOP_K):
+    for name in ("top_k", "evidence", "token_budget", "min_lsn"):
+        value = getattr(request, name)
+        if not _whole(value) and not (value is None and name in {"token_budget", "min_lsn"}):
+            raise Invalid(f"{name} must be a whole number, not {value!r:.60}.", field=name)
+    if not (request.top_k == -1 or 1 <= request.top_k <= MAX_TOP_K):
         raise Invalid(
             f"top_k is {request.top_k}: use -1 for the default, or 1 to {MAX_TOP_K}.", field="top_k"
         )
-    if not _whole(request.evidence) or not 0 <= request.evidence <= MAX_TOP_K:
+    if not 0 <= request.evidence <= MAX_TOP_K:
         raise Invalid(f"evidence is {request.evidence}: use 0 to {MAX_TOP_K}.", field="evidence")
     for name in ("radius", "min_score"):
         value = getattr(request, name)
         if value is not None and not (isinstance(value, int | float) and 0 <= value <= 1):
-            raise Invalid(f"{name} is {value}: use a number from 0 to 1.", field=name)
-    if request.token_budget is not None and not (_whole(request.token_budget) and request.token_budget >= 0):
+            raise Invalid(f"{name} is {value!r:.60}: use a number from 0 to 1.", field=name)
+    if request.token_budget is not None and request.token_budget < 0:
         raise Invalid(
             f"token_budget is {request.token_budget}: use 0 or more, or leave it out for no bound.",
             field="token_budget",
