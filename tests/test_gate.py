@@ -6,7 +6,7 @@ from cairn import config
 from cairn.engines import minilm
 from cairn.engines.embedders import MiniLM, _grasped
 from cairn.retrieval.fitting import doubt_of, ease_of, fits_of
-from cairn.retrieval.questions import read_question
+from cairn.retrieval.search import read_question
 from cairn.types import Scope, Space
 from tests.world import NOON, SearchWorld
 

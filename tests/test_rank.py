@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from cairn.index.corpus import ONLY_ASKS, QUESTION, text_flags
 from cairn.index.embedding_text import about_whom, message_text, question_text, spoken_names
 from cairn.language import asking
-from cairn.retrieval.questions import read_question
 from cairn.retrieval.rank import (
     LateMatches,
     Legs,
@@ -24,7 +23,7 @@ from cairn.retrieval.rank import (
     top,
     with_before,
 )
-from cairn.retrieval.search import SearchRequest
+from cairn.retrieval.search import SearchRequest, read_question
 from tests.world import ALICE, NOON, SearchWorld
 
 PAIR = [

@@ -27,16 +27,7 @@ from cairn.index.corpus import Row
 from cairn.index.rows import TOKEN_DIMENSIONS, NewRow, Pending, RowStore, Stored
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType, OwnTexts
-from cairn.retrieval.library import (
-    document_at,
-    is_linked,
-    kind_of,
-    noticed,
-    places_of,
-    read_document,
-    read_skill_file,
-    skill_file_at,
-)
+from cairn.retrieval.library import is_linked, kind_of, noticed, places_of, read_file
 from cairn.retrieval.reading import MAX_ENTRY_BYTES, PART_MARK, Look, Recent
 from cairn.seams import (
     DerivedMaintenance,
@@ -52,7 +43,7 @@ from cairn.seams import (
     Tier,
 )
 from cairn.seams.models import TokenVectors
-from cairn.talk.sessions import SessionLog, place_of_session
+from cairn.talk.sessions import SessionLog
 from cairn.types import Change, Freshness, Scope
 
 if TYPE_CHECKING:
@@ -518,20 +509,22 @@ class Indexer(DerivedMaintenance):
         Where only the end of a large file is new, what the index holds of the rest is not even asked for.
         """
         locator = Locator(change.path)
-        session = place_of_session(locator)
-        place = place_of(locator) if session is None else None
-        if document_at(locator) is not None or skill_file_at(locator) is not None:
-            return self._look_document(locator)
+        kind, place = kind_of(locator), place_of(locator)
         known: dict[tuple[Scope, str], bytes] | None = None
         stored: Mapping[tuple[Scope, str], Stored] = {}
         try:
             info = self._storage.info(locator)
-            text = self._storage.read(locator) if place is not None else ""
-            while place is not None or session is not None:
-                if place is not None:
-                    look = self._recent.note(place, change.path, text, generation, known, self._zone)
-                else:
+            text = self._storage.read(locator) if kind not in {None, "session"} else ""
+            while kind is not None:
+                look: Look | None = None
+                if kind == "session":
                     look = self._recent.session(self._sessions, locator, generation, known)
+                elif place is not None:
+                    look = self._recent.note(place, change.path, text, generation, known, self._zone)
+                elif known is not None:
+                    look = Look(
+                        read_file(locator, text, known, mtime=info.mtime, zone=self._zone), whole=True
+                    )
                 if look is not None:
                     return (info.mtime, info.size), look, stored
                 stored = self._index.stored(change.path)
@@ -539,24 +532,6 @@ class Indexer(DerivedMaintenance):
         except NotFound:
             pass
         return None, None, self._index.stored(change.path)
-
-    def _look_document(
-        self, locator: Locator
-    ) -> tuple[tuple[float, int] | None, Look | None, Mapping[tuple[Scope, str], Stored]]:
-        """The same for a document, and for what lies beside a skill."""
-        stored = self._index.stored(locator.key)
-        try:
-            info = self._storage.info(locator)
-            text = self._storage.read(locator)
-        except NotFound:
-            return None, None, stored
-        known = {key: old.source for key, old in stored.items()}
-        beside = skill_file_at(locator)
-        if beside is not None:
-            found = read_skill_file(beside, locator.key, text, known, mtime=info.mtime)
-        else:
-            found = read_document(locator.key, text, known, mtime=info.mtime, zone=self._zone)
-        return (info.mtime, info.size), Look(found, whole=True), stored
 
     def _fail(self, change: Change, error: Exception, *, retryable: bool, unread: bool) -> None:
         level = logging.DEBUG if change.retry_count else logging.WARNING

@@ -33,7 +33,7 @@ from cairn.index.filters import NOTHING_ASKED, Group
 from cairn.index.postings import Postings, word_marks
 from cairn.index.rows import HIDDEN_STATUSES, PAGE_ORDER, Page
 from cairn.notes.kinds import place_of, scope_locator
-from cairn.retrieval.library import document_at, read_document, read_skill_file, skill_file_at
+from cairn.retrieval.library import kind_of, read_file
 from cairn.retrieval.reading import read_note, read_session
 from cairn.seams import Journals, Locator, StorageBackend
 from cairn.seams.storage import iterate_files
@@ -104,8 +104,8 @@ class NoteScan:
 
         files = iterate_files(self._storage, scope_locator(scope), note_trouble)
         for locator in sorted(files, reverse=True):
-            place, beside = place_of(locator), skill_file_at(locator)
-            if place is None and beside is None and document_at(locator) is None:
+            place = place_of(locator)
+            if place is None and kind_of(locator) is None:
                 continue
             try:
                 text = self._storage.read(locator)
@@ -114,10 +114,8 @@ class NoteScan:
             except CairnError as error:
                 note_trouble(locator, error)
                 continue
-            if beside is not None:
-                found = read_skill_file(beside, locator.key, text, {})
-            elif place is None:
-                found = read_document(locator.key, text, {}, zone=self._zone)
+            if place is None:
+                found = read_file(locator, text, {}, zone=self._zone)
             else:
                 found = read_note(place, place.kind.parse(text), locator.key, {}, zone=self._zone)
             yield [new.row for new in found.rows]

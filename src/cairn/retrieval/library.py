@@ -41,7 +41,7 @@ from cairn.language.passages import passages
 from cairn.notes.frontmatter import find_head, read_head
 from cairn.notes.kinds import place_of, scope_locator, space_of
 from cairn.notes.notebook import ChangeType
-from cairn.retrieval.reading import FileContent, first_time, in_passages, source_hash
+from cairn.retrieval.reading import FileContent, content_of, first_time, in_passages, source_hash
 from cairn.seams import Locator, Noticed
 from cairn.talk.sessions import SESSIONS, place_of_session, sessions_of
 from cairn.types import Scope, Space
@@ -95,18 +95,29 @@ def skill_file_at(locator: Locator) -> tuple[Scope, str, str] | None:
     return (scope, parts[5].removeprefix("skill_"), "/".join(parts[6:])) if scope is not None else None
 
 
-def read_skill_file(
-    at: tuple[Scope, str, str],
-    path: str,
+def read_file(
+    locator: Locator,
     text: str,
     known: Mapping[tuple[Scope, str], bytes],
     *,
     mtime: float = 0.0,
+    zone: tzinfo = UTC,
 ) -> FileContent:
-    """The rows of a reference or a script of a skill: found by their words, shown as the skill's."""
-    scope, skill, place = at
-    source = source_hash(text)
+    """The rows of a document, one per passage, or of what lies beside a skill; those that are `known` are only named."""
     changed = int(mtime * 1000)
+    beside = skill_file_at(locator)
+    if beside is not None:
+        return content_of(_skill_rows(*beside, locator.key, text, changed), known)
+    scope = knowledge_scope(space_of(locator) or Space())
+    made = (
+        NewRow(row, source_hash(row.text, repr(sorted(row.fields.items())), row.parent_id or ""))
+        for row in _rows(scope, read(locator.key, text), changed, zone)
+    )
+    return content_of(made, known)
+
+
+def _skill_rows(scope: Scope, skill: str, place: str, path: str, text: str, changed: int) -> Iterator[NewRow]:
+    """The rows of a reference or a script of a skill: found by their words, shown as the skill's."""
     row = Row(
         rowid=0,
         kind=SKILL_FILE,
@@ -118,9 +129,7 @@ def read_skill_file(
         updated_ms=changed,
         fields={"name": skill, "description": place, "body": text},
     )
-    made = list(in_passages(NewRow(row, source)))
-    fresh = tuple(new for new in made if known.get((scope, new.row.entry_id)) != source)
-    return FileContent(frozenset((scope, new.row.entry_id) for new in made), fresh)
+    return in_passages(NewRow(row, source_hash(text)))
 
 
 @dataclass(frozen=True)
@@ -192,26 +201,6 @@ def _title_of(name: str) -> str:
 
 def _id_of(path: str) -> str:
     return "d_" + hashlib.sha256(path.encode("utf-8")).hexdigest()[:16]
-
-
-def read_document(
-    path: str,
-    text: str,
-    known: Mapping[tuple[Scope, str], bytes],
-    *,
-    mtime: float = 0.0,
-    zone: tzinfo = UTC,
-) -> FileContent:
-    """The rows of a document, one per passage; those whose source hash is in `known` are only named."""
-    scope = knowledge_scope(space_of(Locator(path)) or Space())
-    present, rows = set(), []
-    for row in _rows(scope, read(path, text), int(mtime * 1000), zone):
-        identity = (scope, row.entry_id)
-        source = source_hash(row.text, repr(sorted(row.fields.items())), row.parent_id or "")
-        present.add(identity)
-        if known.get(identity) != source:
-            rows.append(NewRow(row, source))
-    return FileContent(frozenset(present), tuple(rows))
 
 
 def _rows(scope: Scope, document: Document, mtime: int, zone: tzinfo) -> Iterator[Row]:

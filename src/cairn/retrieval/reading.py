@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, tzinfo
 from typing import Any
@@ -43,6 +43,13 @@ class FileContent:
     present: frozenset[tuple[Scope, str]]
     rows: tuple[NewRow, ...]
     damaged: frozenset[str] = frozenset()
+
+
+def content_of(made: Iterable[NewRow], known: Mapping[tuple[Scope, str], bytes]) -> FileContent:
+    """What a file holds that was made into these rows; those whose source hash is in `known` are only named."""
+    rows = {(new.row.scope, new.row.entry_id): new for new in made}
+    fresh = tuple(new for identity, new in rows.items() if known.get(identity) != new.source)
+    return FileContent(frozenset(rows), fresh)
 
 
 def read_note(
@@ -125,15 +132,13 @@ def _document(
     place: Place, note: Note, path: str, known: Mapping[tuple[Scope, str], bytes], zone: tzinfo
 ) -> FileContent:
     """A profile, a skill, or another note that is one document: one row, named by its place."""
-    identity = (place.scope, place.name or place.kind.name)
-    source = source_hash(note.text)
     head = {str(key): value for key, value in note.frontmatter.items()}
     at = first_time(head, (*_UPDATES, *_TIMES), zone)
     row = Row(
         rowid=0,
         kind=place.kind.name,
         scope=place.scope,
-        entry_id=identity[1],
+        entry_id=place.name or place.kind.name,
         path=path,
         text=place.kind.search_text(note),
         timestamp_ms=first_time(head, _TIMES, zone) or at,
@@ -142,9 +147,7 @@ def _document(
         status=str(head.get("status") or ""),
         content_sha256=place.kind.content_hash(note),
     )
-    made = list(in_passages(NewRow(row, source)))
-    fresh = tuple(new for new in made if known.get((place.scope, new.row.entry_id)) != source)
-    return FileContent(frozenset((place.scope, new.row.entry_id) for new in made), fresh)
+    return content_of(in_passages(NewRow(row, source_hash(note.text))), known)
 
 
 def in_passages(new: NewRow, names: Sequence[str] = ()) -> Iterator[NewRow]:
