@@ -35,8 +35,7 @@ from cairn.engines.lance import LanceTables
 from cairn.engines.large import LargeIndex
 from cairn.engines.quiet import alone
 from cairn.engines.rows import SqliteIndex
-from cairn.index.corpus import Ask, Row, SearchIndex
-from cairn.index.rows import NewRow
+from cairn.index.corpus import Ask, NewRow, Row, SearchIndex
 from cairn.language.words import tokens
 from cairn.retrieval.answers import SearchRequest
 from cairn.retrieval.search import Searcher

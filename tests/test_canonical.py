@@ -38,7 +38,7 @@ def test_numbers_that_are_none_are_refused_where_asked():
 
 # What we wrote ourselves a moment ago, or into a database of ours, and what is read for a shape alone.
 _OWN = {
-    "engines/jobs.py", "engines/postgres_jobs.py", "engines/rows.py", "engines/row_vectors.py", "engines/shared_tables.py",
+    "engines/jobs.py", "engines/postgres_jobs.py", "engines/rows.py", "engines/shared_tables.py",
     "operations/lookup.py", "talk/merging.py", "adapters/langchain.py", "adapters/langgraph.py", "canonical.py",
 }  # fmt: skip
 

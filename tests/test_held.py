@@ -9,9 +9,8 @@ from cairn.engines import held_rows, large, warm
 from cairn.engines.held_rows import HeldScopes, found_by
 from cairn.engines.row_tables import model_number, scope_number
 from cairn.engines.rows import SqliteIndex
-from cairn.index.corpus import Row
+from cairn.index.corpus import NewRow, Row
 from cairn.index.postings import Postings, word_mark
-from cairn.index.rows import NewRow
 from cairn.notes.notebook import Draft
 from cairn.talk.sessions import SessionLog, session_locator
 from cairn.timetravel import changes

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from cairn.engines import objects, row_tables, row_vectors
+from cairn.engines import objects, row_tables, rows
 from cairn.engines.database import Database
 from cairn.engines.embedders import HashingEmbedder
 from cairn.errors import Invalid, Unavailable
@@ -340,7 +340,7 @@ def test_index_deleted_while_running_is_made_anew_by_itself(world):
 def test_what_is_kept_of_removed_rows_has_a_bound(world, monkeypatch):
     """Rows that come and go leave neither a list of removals nor vectors that grow with them, while others wait."""
     monkeypatch.setattr(row_tables, "_GONE_KEPT", 40)
-    monkeypatch.setattr(row_vectors, "_UNUSED_KEPT", 10)
+    monkeypatch.setattr(rows, "_UNUSED_KEPT", 10)
     for n in range(60):
         world.episode(f"the boat of morning {n} is blue", day="2026-06-09")
         world.indexer.catch_up(10, embed=True)

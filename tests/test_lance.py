@@ -16,8 +16,7 @@ from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.lance import Folder, LanceTables, Wish
 from cairn.engines.large import Answering, LargeIndex
 from cairn.engines.rows import SqliteIndex
-from cairn.index.corpus import Ask, Moved, Row
-from cairn.index.rows import NewRow
+from cairn.index.corpus import Ask, Moved, NewRow, Row
 from cairn.notes.notebook import Draft
 from cairn.retrieval import indexer
 from cairn.retrieval.answers import SearchRequest

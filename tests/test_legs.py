@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cairn.engines import lance, row_vectors
+from cairn.engines import lance, rows
 from cairn.engines.lance import LanceTables
 from cairn.engines.large import LargeIndex
 from cairn.engines.rows import SqliteIndex
-from cairn.index.corpus import Ask, Row
+from cairn.index.corpus import Ask, NewRow, Row
 from cairn.index.filters import parse
-from cairn.index.rows import NewRow
 from cairn.language.words import tokens
 from cairn.types import Scope, Space
 from tests.world import ALICE, SearchWorld, from_tables
@@ -142,7 +141,7 @@ def test_maintenance_ends_when_there_is_nothing_left_to_merge(tmp_path):
 
 def test_vectors_of_a_large_scope_are_read_through_once(tmp_path, monkeypatch):
     """Not once for every block of them: twice the rows cost twice the steps."""
-    monkeypatch.setattr(row_vectors, "_BLOCK_ROWS", 20)
+    monkeypatch.setattr(rows, "_BLOCK_ROWS", 20)
     index = SqliteIndex(tmp_path)
     index.begin_model("m")
     steps = []

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cairn.engines.row_tables import prepared
-from cairn.index.corpus import Ask, Corpus, Row, text_flags
+from cairn.index.corpus import Ask, Corpus, NewRow, Row, text_flags
 from cairn.index.embedding_text import searched_words
 from cairn.index.postings import Postings, group_of, rows_by_mark, word_marks
-from cairn.index.rows import NewRow
 from tests.world import ALICE
 
 WORDS = ("ash", "birch", "cedar", "elm")

@@ -602,7 +602,7 @@ def test_a_vector_that_arrives_does_not_reload_the_words(world):
 
 def _all_pending(world, session):
     """The rows of a session as if their vectors were still to come."""
-    from cairn.index.rows import Pending
+    from cairn.index.corpus import Pending
 
     rows = world.index._db.read(
         lambda db: db.execute(

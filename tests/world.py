@@ -28,9 +28,8 @@ from cairn.engines.locks import FileLocks
 from cairn.engines.rows import SqliteIndex
 from cairn.engines.sqlite import SqliteState
 from cairn.governed.memories import Keeper
-from cairn.index.corpus import Ask, Found, Row, SearchIndex
+from cairn.index.corpus import Ask, Found, NewRow, Row, SearchIndex
 from cairn.index.embedding_text import spoken_names
-from cairn.index.rows import NewRow
 from cairn.language.words import tokens
 from cairn.notes.kinds import MemoryRoot, place_of
 from cairn.notes.notebook import Draft, Notebook

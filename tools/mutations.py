@@ -118,8 +118,8 @@ MUTATIONS = (
     Mutation(
         "rows are read without their scope",
         "engines/rows.py",
-        'query = f"SELECT {_COLUMNS} {_PLACED} WHERE +r.scope_id = ? AND r.id IN ({marks})"',
-        'query = f"SELECT {_COLUMNS} {_PLACED} WHERE +r.scope_id >= min(0, ?) AND r.id IN ({marks})"',
+        'query = f"SELECT {_COLUMNS} {_PLACED} WHERE +r.scope_id = ? AND r.id {AMONG}"',
+        'query = f"SELECT {_COLUMNS} {_PLACED} WHERE +r.scope_id >= min(0, ?) AND r.id {AMONG}"',
         ("tests/test_isolation.py",),
     ),
     Mutation(

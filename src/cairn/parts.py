@@ -441,7 +441,7 @@ class Parts:
             past=self._known_at,
             on_asked=self.indexer.asked,
             on_behind=lambda: self.indexer.on_wanted(True),
-            one_look=self.index.one_look,
+            one_look=self.index.database.one_look,
             at_once=max(2, os.cpu_count() or 2),
             generation=lambda: self.index.generation,
         )

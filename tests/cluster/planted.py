@@ -15,7 +15,7 @@ from tools.skewed_server import move_clock
 
 from cairn.engines import objects, postgres
 from cairn.errors import CairnError
-from cairn.seams.journals import journal_unit
+from cairn.seams.storage import journal_unit
 
 
 def ignore_if_match() -> None:

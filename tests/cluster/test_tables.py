@@ -21,8 +21,7 @@ from cairn.engines.postgres import Postgres, PostgresLocks
 from cairn.engines.rows import SqliteIndex
 from cairn.engines.shared_tables import PREFIX, SharedTables
 from cairn.errors import Conflict
-from cairn.index.corpus import Ask, Moved, Row
-from cairn.index.rows import NewRow
+from cairn.index.corpus import Ask, Moved, NewRow, Row
 from cairn.testing import INDEX_CHECKS, IndexUnderTest
 from cairn.testing.suite import run_checks
 from cairn.types import Scope, Space

@@ -13,7 +13,7 @@ from cairn.engines.jobs import SqliteJobs
 from cairn.engines.sqlite import SqliteState
 from cairn.errors import InvalidLocatorError, NotFound
 from cairn.seams import Completion, DerivedMaintenance, Info, JournalSlice, Locator, content_hash
-from cairn.seams.journals import WrittenJournals
+from cairn.seams.storage import WrittenJournals
 from cairn.testing import (
     CLOCK_CHECKS,
     EMBEDDER_CHECKS,

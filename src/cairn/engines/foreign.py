@@ -16,7 +16,7 @@ from typing import Any
 from cairn.engines.inmemory import nothing_at
 from cairn.errors import CairnError, Invalid, StorageFailed
 from cairn.seams import Capabilities, DerivedMaintenance, Journals, Locator, StorageBackend
-from cairn.seams.journals import WrittenJournals
+from cairn.seams.storage import WrittenJournals
 
 
 def _passed_on(verb: str) -> Any:

@@ -11,12 +11,13 @@ import json
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from cairn.engines.row_tables import SAID
+from cairn.engines.row_tables import SAID, meta
+from cairn.engines.warm import Names
 from cairn.index.corpus import KIND_CODES
 
 if TYPE_CHECKING:
@@ -42,21 +43,6 @@ _NUMBERS = {
 
 Key = tuple[str, int, int | None]
 """The generation of the index, the number of a scope, and that of the model whose vectors are read."""
-
-
-class Names:
-    """Gives each name a number, in the order of arrival."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Any, int] = {}
-        self.names: list[Any] = []
-
-    def __getitem__(self, name: Hashable) -> int:
-        number = self.numbers.get(name)
-        if number is None:
-            number = self.numbers[name] = len(self.names)
-            self.names.append(name)
-        return number
 
 
 class Columns:
@@ -102,13 +88,13 @@ class Columns:
                 "rowid": ids,
                 "kind": [KIND_CODES[kind] for kind in kinds],
                 "timestamp_ms": times,
-                "session": [self.sessions[name] if name else -1 for name in sessions],
+                "session": [self.sessions[name] for name in sessions],
                 "ordinal": ordinals,
                 "sender": [
                     self.senders[one.strip("\n"), name or ""] if kind in SAID and one else -1
                     for kind, one, name in zip(kinds, sent, called, strict=True)
                 ],
-                "cell": [self.cells[name] if name else -1 for name in cells],
+                "cell": [self.cells[name] for name in cells],
                 "flags": flags,
                 "length": lengths,
                 "from_episode": [origin == "episode" for origin in origins],
@@ -231,7 +217,7 @@ def _still_right(db: sqlite3.Connection, held: HeldRows, version: int) -> HeldRo
 
     Places are a copy: whoever still reads into the old ones may have read before the change.
     """
-    trimmed = int(db.execute("SELECT value FROM meta WHERE key = 'trimmed'").fetchone()[0])
+    trimmed = meta(db, "trimmed")
     if trimmed > held.version or held.columns.named + len(held.wholes) > _MOST_NAMES:
         return None
     places, episodes, wholes = dict(held.places), dict(held.episodes), dict(held.wholes)

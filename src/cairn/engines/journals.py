@@ -21,7 +21,7 @@ from typing import TypeVar
 from cairn.engines.tree import Tree, flush, is_at, refuse_temps, translating, write_all
 from cairn.errors import Invalid, NotFound
 from cairn.seams import JournalSlice, Locator
-from cairn.seams.journals import journal_made_anew, journal_moved, journal_slice, journal_unit, journal_whole
+from cairn.seams.storage import journal_made_anew, journal_moved, journal_slice, journal_unit, journal_whole
 
 _CONTINUED = b"\t\n"
 _BLOCK = 65536

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from cairn.engines.database import Unchanged
 from cairn.engines.held_rows import Columns, HeldRows, HeldScopes, found_by
 from cairn.engines.lance import LanceTables, Wish, marks_of
-from cairn.engines.row_tables import SAID, model_number, parts, scope_number
+from cairn.engines.row_tables import AMONG, SAID, model_number, scope_number
 from cairn.engines.rows import SqliteIndex, dot
 from cairn.errors import Unavailable
 from cairn.index.corpus import (
@@ -456,18 +456,15 @@ def _spread(db: sqlite3.Connection, number: int, terms: Sequence[str]) -> dict[s
     """In how many rows of each group a term occurs."""
     asked = {mark_number(term): term for term in terms}
     found: dict[str, dict[int, int]] = {}
-    for part in parts(list(asked)):
-        query = (
-            f"SELECT mark, part, rows FROM terms WHERE scope_id = ? AND mark IN ({','.join('?' * len(part))})"
-        )
-        for mark, group, rows in db.execute(query, (number, *part)):
-            found.setdefault(asked[mark], {})[group] = rows
+    query = f"SELECT mark, part, rows FROM terms WHERE scope_id = ? AND mark {AMONG}"
+    for mark, group, rows in db.execute(query, (number, json.dumps([*asked]))):
+        found.setdefault(asked[mark], {})[group] = rows
     return found
 
 
 def _of_kinds(db: sqlite3.Connection, number: int, kinds: Sequence[str]) -> set[int]:
-    query = f"SELECT id FROM rows WHERE scope_id = ? AND kind IN ({','.join('?' * len(kinds))})"
-    return {row[0] for row in db.execute(query, (number, *kinds))} if kinds else set()
+    query = f"SELECT id FROM rows WHERE scope_id = ? AND kind {AMONG}"
+    return {row[0] for row in db.execute(query, (number, json.dumps(kinds)))} if kinds else set()
 
 
 def _fresh(db: sqlite3.Connection, number: int, marks: Mapping[str, int], kinds: Sequence[str]) -> set[int]:

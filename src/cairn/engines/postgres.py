@@ -22,7 +22,7 @@ from cairn.engines.inmemory import InMemoryLocks
 from cairn.engines.outages import Outage
 from cairn.errors import Misconfigured, StorageFailed, Unavailable
 from cairn.seams import JournalSlice, Locator, Locks
-from cairn.seams.journals import journal_made_anew, journal_moved, journal_slice, journal_unit
+from cairn.seams.storage import journal_made_anew, journal_moved, journal_slice, journal_unit
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -12,11 +12,10 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from cairn.budget import share
-from cairn.index.corpus import PASSAGE, text_flags, word_flags
+from cairn.index.corpus import HIDDEN_STATUSES, PASSAGE, NewRow, embed_key, text_flags, word_flags
 from cairn.index.embedding_text import spoken_name
 from cairn.index.filters import packed
 from cairn.index.postings import MARK_BYTES, group_of, rows_by_mark, word_marks
-from cairn.index.rows import HIDDEN_STATUSES, NewRow, embed_key
 from cairn.language import words
 from cairn.language.words import MAX_TOKEN
 from cairn.types import Scope
@@ -75,6 +74,8 @@ CREATE TABLE tokens(model INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NUL
 """
 COUNTS = ("tallies", "terms", "speakers")
 SAID = frozenset({"message", PASSAGE})
+AMONG = "IN (SELECT value FROM json_each(?))"  # numbers or texts, given as a list in JSON
+_KEYS_AT_ONCE = 500
 _WORDS_KEPT = 32_768
 _GONE_KEPT = 20_000
 _GONE_KEPT_AT_MOST = 200_000
@@ -140,6 +141,7 @@ _ROW = (
 )  # fmt: skip
 _INSERT = f"INSERT INTO rows({', '.join(_ROW)}) VALUES ({', '.join('?' * len(_ROW))})"
 _UPDATE = f"UPDATE rows SET {', '.join(f'{name} = ?' for name in _ROW[:-1])} WHERE id = ?"
+_ENTRY = "path_id = ? AND scope_id = ? AND entry_id = ?"
 _encoded = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
@@ -150,14 +152,13 @@ def put_rows(
 
     A row that has a vector of `model` already does not wait for one.
     """
-    scopes: dict[Scope, int] = {}
-    tally = RowTally()
+    tally, touched = RowTally(), set[int]()
     have = with_vectors(db, model, [made.key for _, made in given])
     last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'rows'").fetchone()
     numbers = count(last[0] + 1 if last else 1)
     fresh: list[tuple[Any, ...]] = []
     worded: dict[str, list[tuple[int, str]]] = {table: [] for table in FULL_TEXT}
-    for scope_id, path_id, is_new, new, made in _distinct(db, given, scopes):
+    for scope_id, path_id, is_new, new, made in _distinct(db, given):
         row = new.row
         senders = packed(row.sender_ids)
         said = new.embedded or new.searched
@@ -169,47 +170,60 @@ def put_rows(
             made.length, made.key, made.key not in have, version, version, made.words,
         )  # fmt: skip
         table = full_text(row.kind)
-        old = None if is_new else _held_by(db, path_id, scope_id, row.entry_id)
-        was = tally.take_out(db, old) if old is not None else None
+        was = None if is_new else tally.take_out(db, _ENTRY, path_id, scope_id, row.entry_id)
         tally.count(1, scope_id, row.kind, made.words, senders, row.sender_name)
-        if old is None:
+        touched.add(scope_id)
+        if was is None:
             rowid = next(numbers)
             fresh.append((*values, rowid))
         else:
-            rowid = old
+            rowid = was.rowid
             db.execute(_UPDATE, (*values, rowid))
-            if was == made.words:
+            if was.words == made.words:
                 continue
             db.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
         worded[table].append((rowid, made.tokens))
     db.executemany(_INSERT, fresh)
     for table, told in worded.items():
         db.executemany(f"INSERT INTO {table}(rowid, tokens) VALUES (?, ?)", told)
-    return tally, set(scopes.values())
+    return tally, touched
 
 
 def _distinct(
-    db: sqlite3.Connection, given: Sequence[tuple[NewRow, Prepared]], scopes: dict[Scope, int]
+    db: sqlite3.Connection, given: Sequence[tuple[NewRow, Prepared]]
 ) -> Iterable[tuple[int, int, bool, NewRow, Prepared]]:
     """The last that is given of each entry, with the numbers of its scope and file, and whether that file is new."""
+    scopes: dict[Scope, int] = {}
     paths: dict[str, tuple[int, bool]] = {}
     chosen: dict[tuple[int, int, str], tuple[int, int, bool, NewRow, Prepared]] = {}
     scope, scope_id = None, 0
     for new, made in given:
         row = new.row
-        if (
-            row.scope is not scope
-        ):  # most come from one owner's file: comparing scopes costs more than all the rest
-            scope, scope_id = row.scope, scopes.get(row.scope) or scope_made(db, row.scope, scopes)
-        path_id, is_new = paths.get(row.path) or path_made(db, row.path, paths)
+        # Most come from one owner's file: comparing scopes costs more than all the rest.
+        if row.scope is not scope:
+            scope = row.scope
+            scope_id = scopes.get(scope) or scope_number(db, scope) or _new_scope(db, scope)
+            scopes[scope] = scope_id
+        if row.path not in paths:
+            new_path = db.execute(
+                "INSERT OR IGNORE INTO paths(path) VALUES (?) RETURNING id", (row.path,)
+            ).fetchall()
+            [[number]] = new_path or db.execute("SELECT id FROM paths WHERE path = ?", (row.path,))
+            paths[row.path] = (number, bool(new_path))
+        path_id, is_new = paths[row.path]
         chosen[path_id, scope_id, row.entry_id] = (scope_id, path_id, is_new, new, made)
     return chosen.values()
 
 
-def _held_by(db: sqlite3.Connection, path_id: int, scope_id: int, entry_id: str) -> int | None:
-    query = "SELECT id FROM rows WHERE path_id = ? AND scope_id = ? AND entry_id = ?"
-    found = db.execute(query, (path_id, scope_id, entry_id)).fetchone()
-    return int(found[0]) if found else None
+class Held(NamedTuple):
+    """What is counted of a row that the index holds."""
+
+    rowid: int
+    scope_id: int
+    kind: str
+    words: bytes
+    senders: str
+    name: str | None
 
 
 class RowTally:
@@ -223,12 +237,15 @@ class RowTally:
         )
         self._speakers: Counter[tuple[int, str, str]] = Counter()
 
-    def take_out(self, db: sqlite3.Connection, rowid: int) -> bytes:
-        """Count a row no longer, as it stands now; returns the marks of its words."""
-        query = "SELECT scope_id, kind, words, sender_ids, sender_name FROM rows WHERE id = ?"
-        scope_id, kind, words, senders, name = db.execute(query, (rowid,)).fetchone()
-        self.count(-1, scope_id, kind, words, senders, name)
-        return bytes(words)
+    def take_out(self, db: sqlite3.Connection, where: str, *values: object) -> Held | None:
+        """Count the row that `where` finds no longer; that row as it stands now, None where there is none."""
+        query = f"SELECT id, scope_id, kind, words, sender_ids, sender_name FROM rows WHERE {where}"
+        found = db.execute(query, values).fetchone()
+        if found is None:
+            return None
+        held = Held(*found)
+        self.count(-1, *held[1:])
+        return held
 
     def count(
         self, step: int, scope_id: int, kind: str, words: bytes, senders: str, name: str | None
@@ -294,29 +311,27 @@ def trim_gone(db: sqlite3.Connection) -> int:
     return db.execute("DELETE FROM gone WHERE version <= ?", (edge,)).rowcount
 
 
+def meta(db: sqlite3.Connection, key: str) -> Any:
+    """What is noted of the whole index under `key`."""
+    return db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0]
+
+
+def next_version(db: sqlite3.Connection) -> int:
+    """The version of a transaction that changes rows: one more than that of all before it."""
+    [[version]] = db.execute("UPDATE meta SET value = value + 1 WHERE key = 'version' RETURNING value")
+    return int(version)
+
+
 def scope_number(db: sqlite3.Connection, scope: Scope) -> int | None:
     query = "SELECT id FROM scopes WHERE app = ? AND project = ? AND track = ? AND owner = ?"
     found = db.execute(query, (scope.space.app, scope.space.project, scope.track, scope.owner)).fetchone()
     return int(found[0]) if found else None
 
 
-def scope_made(db: sqlite3.Connection, scope: Scope, known: dict[Scope, int]) -> int:
-    db.execute(
-        "INSERT OR IGNORE INTO scopes(app, project, track, owner, version) VALUES (?, ?, ?, ?, 0)",
-        (scope.space.app, scope.space.project, scope.track, scope.owner),
-    )
-    number = scope_number(db, scope)
-    assert number is not None
-    known[scope] = number
-    return number
-
-
-def path_made(db: sqlite3.Connection, path: str, known: dict[str, tuple[int, bool]]) -> tuple[int, bool]:
-    """The number of a path, and whether it was given just now: then it has no rows yet."""
-    made = db.execute("INSERT OR IGNORE INTO paths(path) VALUES (?)", (path,)).rowcount == 1
-    number = int(db.execute("SELECT id FROM paths WHERE path = ?", (path,)).fetchone()[0])
-    known[path] = (number, made)
-    return known[path]
+def _new_scope(db: sqlite3.Connection, scope: Scope) -> int:
+    query = "INSERT INTO scopes(app, project, track, owner, version) VALUES (?, ?, ?, ?, 0) RETURNING id"
+    [[number]] = db.execute(query, (scope.space.app, scope.space.project, scope.track, scope.owner))
+    return int(number)
 
 
 def model_number(db: sqlite3.Connection, model: str) -> int | None:
@@ -329,7 +344,8 @@ def model_number(db: sqlite3.Connection, model: str) -> int | None:
 def with_vectors(db: sqlite3.Connection, model: int | None, keys: Sequence[bytes]) -> set[bytes]:
     """Which of these texts have a vector of a model."""
     found: set[bytes] = set()
-    for part in parts(list(keys)) if model is not None else ():
+    for start in range(0, len(keys) if model is not None else 0, _KEYS_AT_ONCE):
+        part = keys[start : start + _KEYS_AT_ONCE]
         query = f"SELECT key FROM v.vectors WHERE model = ? AND key IN ({','.join('?' * len(part))})"
         found.update(row[0] for row in db.execute(query, (model, *part)))
     return found
@@ -342,7 +358,3 @@ def drop_vectors(db: sqlite3.Connection, numbers: Iterable[tuple[int]]) -> None:
         "DELETE FROM tokens WHERE (model, key) IN (SELECT model, key FROM vectors WHERE id = ?)", chosen
     )
     db.executemany("DELETE FROM vectors WHERE id = ?", chosen)
-
-
-def parts(values: list[Any], size: int = 500) -> Iterable[list[Any]]:
-    return (values[start : start + size] for start in range(0, len(values), size))

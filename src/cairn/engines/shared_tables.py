@@ -37,7 +37,7 @@ from cairn.engines.lance import arrow as arrow_table
 from cairn.engines.lance import fits as fits_stamp
 from cairn.engines.lance_import import imported
 from cairn.engines.objects import opened_store, storing
-from cairn.engines.row_tables import parts, scope_number
+from cairn.engines.row_tables import AMONG, scope_number
 from cairn.engines.rows import SqliteIndex
 from cairn.errors import CairnError, NotFound
 from cairn.types import Scope
@@ -101,13 +101,12 @@ class SharedTables(LanceTables):
 
     def _here(self, scope: Scope, entries: Sequence[str]) -> list[int]:
         """The rows of these entries on this machine, in the same order."""
+        query = f"SELECT entry_id, id FROM rows WHERE scope_id = ? AND entry_id {AMONG}"
 
         def ask(db: sqlite3.Connection) -> dict[str, list[int]]:
-            number, found = scope_number(db, scope), dict[str, list[int]]()
-            for part in parts(list(dict.fromkeys(entries))):
-                query = f"SELECT entry_id, id FROM rows WHERE scope_id = ? AND entry_id IN ({','.join('?' * len(part))})"
-                for entry, rowid in db.execute(query, (number, *part)):
-                    found.setdefault(entry, []).append(rowid)
+            found = dict[str, list[int]]()
+            for entry, rowid in db.execute(query, (scope_number(db, scope), json.dumps([*entries]))):
+                found.setdefault(entry, []).append(rowid)
             return found
 
         by_entry = self._index.database.read(ask)
@@ -485,7 +484,7 @@ def _contents(table: Any, ids: Sequence[int] | None = None) -> dict[int, int]:
         return found
     chosen: list[str | None] = [None]
     if ids is not None:
-        chosen = [f"id IN ({', '.join(map(str, part))})" for part in parts(list(ids), 5000)]
+        chosen = [f"id IN ({', '.join(map(str, part))})" for part in _parts(list(ids))]
     for where in chosen:
         query = table.search().select(["id", "content"])
         if where is not None:
@@ -495,8 +494,12 @@ def _contents(table: Any, ids: Sequence[int] | None = None) -> dict[int, int]:
     return found
 
 
+def _parts(ids: list[int], size: int = 5000) -> Iterator[list[int]]:
+    return (ids[start : start + size] for start in range(0, len(ids), size))
+
+
 def _remove(table: Any, ids: Iterable[int]) -> None:
-    for part in parts(list(ids), 5000):
+    for part in _parts(list(ids)):
         table.delete(f"id IN ({', '.join(map(str, part))})")
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.engines.postgres import Postgres
 from cairn.errors import CairnError
-from cairn.index.rows import embed_key
+from cairn.index.corpus import embed_key
 from cairn.seams import Embedder
 from cairn.seams.models import TokenVectors
 

@@ -11,10 +11,11 @@ import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from cairn.engines.database import Database, Unchanged
+from cairn.engines.row_tables import SAID, meta, scope_number
 from cairn.index.corpus import KIND_CODES, Corpus, Sender
 from cairn.index.postings import Postings
 from cairn.types import Scope
@@ -31,6 +32,23 @@ _GROW = 1.25
 _GONE_ROWS = 1024
 
 T = TypeVar("T")
+
+
+class Names:
+    """Gives each name a number, in the order of arrival; None has none, which is -1."""
+
+    def __init__(self, names: Iterable[Any] = ()) -> None:
+        self.names = list(names)
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+
+    def __getitem__(self, name: Hashable) -> int:
+        if name is None:
+            return -1
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self.names)
+            self.names.append(name)
+        return number
 
 
 class WarmScopes(Generic[T]):
@@ -92,12 +110,9 @@ class WarmScope(ABC, Generic[T]):
         return held[2]
 
     def _version(self, db: sqlite3.Connection) -> tuple[int, int]:
-        scope = self._scope
-        found = db.execute(
-            f"SELECT id, {self._moves} FROM scopes WHERE app = ? AND project = ? AND track = ? AND owner = ?",
-            (scope.space.app, scope.space.project, scope.track, scope.owner),
-        ).fetchone()
-        return (int(found[0]), int(found[1])) if found else (-1, 0)
+        number = scope_number(db, self._scope)
+        found = db.execute(f"SELECT {self._moves} FROM scopes WHERE id = ?", (number,)).fetchone()
+        return (number, int(found[0])) if number is not None else (-1, 0)
 
     def _loaded(self, db: sqlite3.Connection, generation: str) -> tuple[str, int, T]:
         """What changed since what is held (all of it without that), worked in; one snapshot."""
@@ -106,7 +121,7 @@ class WarmScope(ABC, Generic[T]):
             number, version = self._version(db)
             held = self._state
             if held is not None:
-                trimmed = int(db.execute("SELECT value FROM meta WHERE key = 'trimmed'").fetchone()[0])
+                trimmed = meta(db, "trimmed")
                 if held[0] != generation or trimmed > held[1]:
                     held = None
             if held is not None and held[1] == version:
@@ -167,8 +182,7 @@ class WarmRows(WarmScope[Corpus]):
         self._reset()
 
     def _reset(self) -> None:
-        self._codes: dict[str, dict[Any, int]] = {"session": {}, "sender": {}, "cell": {}}
-        self._names: dict[str, list[Any]] = {"session": [], "sender": [], "cell": []}
+        self._named = {"session": Names(), "sender": Names(), "cell": Names()}
         self._episode_cells: dict[str, int] = {}
         self._orphans: dict[int, str] = {}
         self._gone = 0
@@ -198,7 +212,7 @@ class WarmRows(WarmScope[Corpus]):
             "rowid": np.fromiter((row[0] for row in rows), np.int64, count),
             "kind": np.fromiter((KIND_CODES[row[1]] for row in rows), np.int8, count),
             "timestamp_ms": np.fromiter((row[2] for row in rows), np.int64, count),
-            "session": np.fromiter((self._code("session", row[3]) for row in rows), np.int32, count),
+            "session": np.fromiter((self._named["session"][row[3]] for row in rows), np.int32, count),
             "ordinal": np.fromiter((row[4] for row in rows), np.int32, count),
             "sender": np.fromiter((self._sender(row) for row in rows), np.int32, count),
             "cell": np.fromiter((self._cell(row) for row in rows), np.int32, count),
@@ -223,9 +237,9 @@ class WarmRows(WarmScope[Corpus]):
             scope=self._scope,
             version=version,
             vectors=held,
-            sessions=tuple(self._names["session"]),
-            senders=tuple(self._names["sender"]),
-            cells=tuple(self._names["cell"]),
+            sessions=tuple(self._named["session"].names),
+            senders=tuple(self._named["sender"].names),
+            cells=tuple(self._named["cell"].names),
             model=self._model,
             **arrays,
         )
@@ -262,24 +276,14 @@ class WarmRows(WarmScope[Corpus]):
             self._buffer[at[have]] = data
         return self._buffer[:total]
 
-    def _code(self, what: str, value: Any) -> int:
-        if value is None:
-            return -1
-        codes = self._codes[what]
-        code = codes.get(value)
-        if code is None:
-            code = codes[value] = len(codes)
-            self._names[what].append(value)
-        return code
-
     def _sender(self, row: Sequence[Any]) -> int:
-        if row[1] not in {"message", "passage"} or not row[5]:
+        if row[1] not in SAID or not row[5]:
             return -1
-        return self._code("sender", Sender(row[5].strip("\n"), row[6]))
+        return self._named["sender"][Sender(row[5].strip("\n"), row[6])]
 
     def _cell(self, row: Sequence[Any]) -> int:
         if row[7] is not None:
-            code = self._code("cell", row[7])
+            code = self._named["cell"][row[7]]
             if row[1] == "episode":
                 self._episode_cells[row[12]] = code
             return code
@@ -310,14 +314,13 @@ class WarmRows(WarmScope[Corpus]):
         """Number anew the sessions, senders and cells that rows still name: the others' are gone with their rows."""
         import numpy as np
 
-        for what, names in self._names.items():
+        for what, named in self._named.items():
             live = np.unique(arrays[what])
             live = live[live >= 0]
-            place = np.full(len(names) + 1, -1, np.int32)  # the last is for "none", which is -1
+            place = np.full(len(named.names) + 1, -1, np.int32)  # the last is for "none", which is -1
             place[live] = np.arange(len(live), dtype=np.int32)
             arrays[what] = place[arrays[what]]
-            self._names[what] = [names[code] for code in live.tolist()]
-            self._codes[what] = {name: code for code, name in enumerate(self._names[what])}
+            self._named[what] = Names(named.names[code] for code in live.tolist())
             if what == "cell":
                 kept = {episode: int(place[code]) for episode, code in self._episode_cells.items()}
                 self._episode_cells = {episode: code for episode, code in kept.items() if code >= 0}

@@ -28,7 +28,7 @@ from cairn.governed.gate import IMPORTANCE_SCORE, seed_score
 from cairn.governed.records import PREFIX, Record, stamp
 from cairn.notes.kinds import MemoryRoot
 from cairn.seams import Clock, Journals, Locator, Locks
-from cairn.seams.journals import read_on
+from cairn.seams.storage import read_on
 from cairn.types import Scope, Space
 
 EVERGREEN = frozenset({"preference", "convention"})

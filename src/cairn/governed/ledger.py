@@ -23,7 +23,7 @@ from cairn.governed.memories import Keeper
 from cairn.governed.records import Origin, Record, stamp
 from cairn.language.near import jaccard
 from cairn.language.words import word_set
-from cairn.seams.journals import read_on
+from cairn.seams.storage import read_on
 from cairn.types import Scope, Space, Verdict, with_texts
 
 SOURCES = ("intervention", "error_capture", "error_cluster", "pr_feedback")

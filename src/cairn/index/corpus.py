@@ -1,6 +1,6 @@
-"""What search asks of the index: words, meaning and filter in one question (`legs`), inside one scope.
+"""The contract of the index: what search asks of it (`SearchIndex`), what `get` does (`Pages`), what the indexer writes (`RowStore`).
 
-A `Corpus` holds everything ranking needs about an owner's rows, one array element per row, so that a query is
+Search asks for words, meaning and filter in one question (`legs`), inside one scope. A `Corpus` holds everything ranking needs about an owner's rows, one array element per row, so that a query is
 arithmetic over arrays and never a loop over rows. `legs` answers an `Ask` with such a corpus and the raw scores of
 its rows. A filter is part of the question: it is applied before anything is cut, so that it never loses a row which
 a deeper search without it would have found.
@@ -8,6 +8,7 @@ a deeper search without it would have found.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,6 +51,12 @@ KIND_CODES: Mapping[str, int] = {name: code for code, name in enumerate(KINDS)}
 # set them?"); one that only asks has ONLY_ASKS beside QUESTION. MACHINE is what an assistant or a tool said.
 QUESTION, TIME_WORDS, NUMBERS, HIDDEN, ONLY_ASKS, MACHINE, ENDED = 1, 2, 4, 8, 16, 32, 64
 MACHINE_ROLES = frozenset({"assistant", "tool", "system"})
+
+# Rows of these states are shown only to those who ask for them.
+HIDDEN_STATUSES = frozenset({"deprecated", "archived", "superseded", "rejected", "expired", "forgotten"})
+# How long the vectors of word pieces are, whatever model gives them.
+TOKEN_DIMENSIONS = 64
+PAGE_ORDER: Mapping[str, str] = {"timestamp": "timestamp_ms", "updated_at": "updated_ms"}
 
 # A question may be followed by what was shared with it: "Do you like it? [image: a bowl]".
 _ASKS = re.compile(r"[?？]\s*(?:\[[^\]]*\]\s*)*$")
@@ -398,3 +405,110 @@ def passing_rows(corpus: Corpus, ask: Ask, matching: Callable[[], np.ndarray]) -
             fits[corpus.places(matching())] = True
         passing &= fits
     return passing
+
+
+@dataclass(frozen=True, slots=True)
+class NewRow:
+    """A row on its way into the index.
+
+    `source` is a hash of the bytes it was made from: an equal one means there is nothing to do. `embedded` is
+    the text to embed where it differs from the row's own, `searched` the text whose words it is found by.
+    """
+
+    row: Row
+    source: bytes
+    embedded: str | None = None
+    searched: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the index holds of an entry; an empty `source` means it must be looked at again."""
+
+    rowid: int
+    source: bytes
+    damaged: bool
+    cell_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A row that waits for its vector."""
+
+    rowid: int
+    key: bytes
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rowids of one page, and how many rows there are in all."""
+
+    rowids: tuple[int, ...]
+    total: int
+
+
+class RowStore(Protocol):
+    """The writing side of the index. Only the holder of the indexer's lease calls it."""
+
+    @property
+    def generation(self) -> str: ...
+
+    def stored(self, path: str) -> dict[tuple[Scope, str], Stored]: ...
+
+    def apply(
+        self,
+        rows: Sequence[NewRow],
+        *,
+        removed: Sequence[int] = (),
+        damaged: Sequence[int] = (),
+    ) -> int: ...
+
+    def forget_paths(self, paths: Sequence[str]) -> None: ...
+
+    def known_paths(self, within: Sequence[str] = ()) -> list[str]: ...
+
+    def begin_model(self, model: str) -> None: ...
+
+    def pending(self, limit: int, *, settled: bool = False) -> list[Pending]: ...
+
+    def pending_count(self, scope: Scope | None = None) -> int: ...
+
+    def have_vectors(self, keys: Sequence[bytes]) -> set[bytes]: ...
+
+    def put_vectors(
+        self,
+        rows: Sequence[Pending],
+        fresh: Mapping[bytes, np.ndarray],
+        tokens: Mapping[bytes, np.ndarray] | None = None,
+    ) -> int: ...
+
+    def clear(self) -> None: ...
+
+    def maintain(self, *, budget_seconds: float = 1.0) -> dict[str, int]: ...
+
+
+class Pages(Protocol):
+    """Unranked pages of one scope, and rows by id."""
+
+    def page(
+        self,
+        scope: Scope,
+        kinds: Sequence[str],
+        *,
+        where: Group = NOTHING_ASKED,
+        sort: str = "timestamp",
+        descending: bool = True,
+        offset: int = 0,
+        limit: int = 20,
+        hidden: bool = False,
+    ) -> Page: ...
+
+    def rows(self, scope: Scope, rowids: Sequence[int]) -> list[Row]: ...
+
+    def find(self, scope: Scope, entry_ids: Sequence[str], kind: str | None = None) -> list[Row]: ...
+
+
+def embed_key(text: str) -> bytes:
+    """The name of a text among the vectors of a model."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

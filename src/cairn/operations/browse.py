@@ -24,8 +24,7 @@ from cairn.types import Hit, Scope, Space
 
 if TYPE_CHECKING:
     from cairn.governed.records import Record
-    from cairn.index.corpus import Row
-    from cairn.index.rows import Pages
+    from cairn.index.corpus import Pages, Row
     from cairn.parts import Parts
 
 answers = Answers("browse")

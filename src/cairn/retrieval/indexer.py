@@ -23,8 +23,7 @@ from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Literal
 
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
-from cairn.index.corpus import Row
-from cairn.index.rows import TOKEN_DIMENSIONS, NewRow, Pending, RowStore, Stored
+from cairn.index.corpus import TOKEN_DIMENSIONS, NewRow, Pending, Row, RowStore, Stored
 from cairn.notes.kinds import place_of
 from cairn.notes.notebook import ChangeType, OwnTexts
 from cairn.retrieval.library import is_linked, kind_of, noticed, places_of, read_file

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError, NotFound
 from cairn.index.corpus import (
+    HIDDEN_STATUSES,
     KIND_CODES,
+    PAGE_ORDER,
     PASSAGE,
     About,
     Ask,
     Corpus,
     Found,
+    Page,
     Row,
     Sender,
     about_corpus,
@@ -31,7 +34,6 @@ from cairn.index.corpus import (
 from cairn.index.embedding_text import searched_words
 from cairn.index.filters import NOTHING_ASKED, Group
 from cairn.index.postings import Postings, word_marks
-from cairn.index.rows import HIDDEN_STATUSES, PAGE_ORDER, Page
 from cairn.notes.kinds import place_of, scope_locator
 from cairn.retrieval.library import kind_of, read_file
 from cairn.retrieval.reading import read_note, read_session

@@ -21,8 +21,7 @@ from functools import cached_property
 from typing import Any
 
 from cairn.errors import Invalid
-from cairn.index.corpus import KNOWLEDGE, SKILL_FILE, Row, knowledge_scope
-from cairn.index.rows import NewRow
+from cairn.index.corpus import KNOWLEDGE, SKILL_FILE, NewRow, Row, knowledge_scope
 from cairn.language.documents import (
     CONVERTED,
     FOLDER,

@@ -10,8 +10,7 @@ from typing import Any
 
 from cairn.errors import Invalid
 from cairn.index import filters as filter_language
-from cairn.index.corpus import Row
-from cairn.index.rows import PAGE_ORDER, Pages
+from cairn.index.corpus import PAGE_ORDER, Pages, Row
 from cairn.retrieval import fitting
 from cairn.retrieval.answers import owner_scope
 from cairn.retrieval.lexical import ScannedScope

@@ -14,9 +14,8 @@ from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
 from cairn.errors import Invalid
-from cairn.index.corpus import PASSAGE, Row
+from cairn.index.corpus import PASSAGE, NewRow, Row
 from cairn.index.embedding_text import message_text, spoken_names
-from cairn.index.rows import NewRow
 from cairn.language.passages import PASSAGE_BYTES, passages
 from cairn.notes.format import Note, list_items
 from cairn.notes.frontmatter import find_head

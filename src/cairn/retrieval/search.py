@@ -28,16 +28,17 @@ from cairn.index.corpus import (
     AGENT_DOCUMENTS,
     KIND_CODES,
     KNOWLEDGE,
+    TOKEN_DIMENSIONS,
     About,
     Ask,
     Corpus,
     Found,
     Moved,
+    Pages,
     SearchIndex,
     knowledge_scope,
 )
 from cairn.index.embedding_text import about_whom, names_any, question_text, spoken_names
-from cairn.index.rows import TOKEN_DIMENSIONS, Pages
 from cairn.language import asking, dates, spans, tongues, words
 from cairn.retrieval.answers import FURTHER, SearchRequest, SearchResult, checked, within_budget
 from cairn.retrieval.fitting import asks_nothing, by_name_alone, doubt_of, ease_of, rarity

@@ -13,9 +13,8 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import TypeVar
 
 from cairn.index import filters
-from cairn.index.corpus import About, Row
+from cairn.index.corpus import About, Pages, Row
 from cairn.index.embedding_text import spoken_names
-from cairn.index.rows import Pages
 from cairn.language import words
 from cairn.language.whole import Whole
 from cairn.retrieval.answers import SearchRequest, shortened

@@ -1,14 +1,12 @@
-"""All that can be swapped, each promise in prose: one module a seam, and the suite of each in `cairn.testing`.
+"""All that can be swapped, each promise in prose: smaller ones share a module, and the suite of each in `cairn.testing`.
 
 `StorageBackend` (seven verbs over `Locator`s, three declared extensions) carries the truth, `Journals` (append-only
 lines) included. Beside it stand smaller seams: `Locks` (units of work and leases), `State` (the change queue, which
 may vanish at any moment) and `Jobs`, `Embedder` and `Writer` (models, both optional), and `Clock`. The index's own
-contract stands with its values, in `index/corpus.py` (reading: `SearchIndex`) and `index/rows.py` (writing: `RowStore`).
+contract stands with its values, in `index/corpus.py` (reading: `SearchIndex`, writing: `RowStore`).
 """
 
 from cairn.errors import InvalidLocatorError, ProtocolError
-from cairn.seams.journals import Journals, JournalSlice
-from cairn.seams.locks import Locks
 from cairn.seams.models import Clock, Completion, Embedder, SystemClock, Writer
 from cairn.seams.queues import Glance, Jobs, Known, Noticed, QueueCounts, State
 from cairn.seams.storage import (
@@ -17,7 +15,10 @@ from cairn.seams.storage import (
     Capabilities,
     DerivedMaintenance,
     Info,
+    Journals,
+    JournalSlice,
     Locator,
+    Locks,
     StorageBackend,
     Tier,
     TierLayout,

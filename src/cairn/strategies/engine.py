@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cairn.canonical import objects_in
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.seams import Clock, Embedder, Jobs, Journals, Locator, Locks, Writer
-from cairn.seams.journals import read_on
+from cairn.seams.storage import read_on
 from cairn.strategies import Event, Job, Kit, Outcome, Schedule, Strategy, StrategyAsk
 from cairn.strategies.cells import CELLS_KEPT, Cells
 from cairn.strategies.cron import Cron

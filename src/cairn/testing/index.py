@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cairn.index.corpus import Ask, Found, Row, SearchIndex
+from cairn.index.corpus import Ask, Found, NewRow, Row, RowStore, SearchIndex
 from cairn.index.filters import Group, parse
-from cairn.index.rows import NewRow, RowStore
 from cairn.testing.suite import Mixin, require
 from cairn.types import Scope, Space
 
