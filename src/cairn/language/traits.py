@@ -149,6 +149,12 @@ def _traits_of(sentence: str, *, to_agent: bool, is_respelt: bool = False) -> tu
             if (
                 rule.category == INSTRUCTION
                 and match is not None
+                and wishes.demanded(sentence, start, tongue)
+            ):
+                continue  # "write a function that never ..."
+            if (
+                rule.category == INSTRUCTION
+                and match is not None
                 and not rule.pattern.match(_unquoted(whole))
             ):
                 continue
@@ -234,9 +240,11 @@ def _wish(sentence: str, tongue: Tongue, known: _Rules) -> Trait | None:
     if known.doubt.search(own) is not None:
         # "I'm more of a morning person, so before 10 if possible": the doubt is about what follows.
         own = whole = wishes.first_clause(own, tongue)
-    feeling = None if known.doubt.search(own) is not None else wishes.felt(own, tongue)
+    is_doubtful = known.doubt.search(own) is not None
+    feeling = None if is_doubtful else wishes.felt(own, tongue)
     if feeling is None:
-        return None
+        is_habit = not is_doubtful and wishes.practised(own, tongue)
+        return Trait("Habit", "", 0, len(whole), said=said) if is_habit else None
     kind, about = feeling
     slot = f"taste {_object(about.strip(' ,;:'), known)}".strip()
     return Trait("Preference", slot, 0, len(whole), frozenset({kind}), said)

@@ -8,6 +8,8 @@ The table `wishes` of each language lists classes of words; the code here puts t
   `habit` by itself ("talk to me like"), or where it is about the manner of answers: what they are made of (`things`), what
   else they may hold (`topics`), and how they can be (`ways`). A `piece` of work or a `count` of them is asked for once.
 - A taste is a feeling of the speaker (`likes`, `dislikes`) with anything beside it to feel so about, not in the `past`.
+- A habit is what the speaker does now (`practice`) and what says of it that it `recurs` ("most evenings I read"), or
+  what people do in their days (`daily`: "I bake").
 - What points at something before the speakers, or at a time ("this", "the second draft", "tomorrow"), is neither.
 """
 
@@ -29,9 +31,14 @@ _FILE = re.compile(
 )
 _HANDED = re.compile(r"[:：]\s*\S.{8,}$", re.DOTALL)
 _BLANKED = "________"
+_TITLE = re.compile(r"(?:(?!\b(?:I|me|my|you|your|us|we)\b)[^:.?!,\"“]){3,60}:\s")
+_JOINED = re.compile(r"(?:^|\s)(?:and|that|which|who|but|or)\s+$")
 _LETTERS = re.compile(r"[^\W\d_]+")
 # How the words of a class are looked for: anywhere, or as a list of words; all others where a clause opens.
-_WITHIN = ("lasting", "finite", "count", "piece", "here", "part", "past", "likes", "dislikes", "standing")
+_WITHIN = (
+    *("lasting", "finite", "count", "piece", "here", "part", "past", "likes", "dislikes", "standing"),
+    *("practice", "recurs"),
+)
 _LISTED = ("things", "topics", "ways")
 
 
@@ -66,12 +73,17 @@ class _Classes:
     part: re.Pattern[str]
     stated: re.Pattern[str]
     asks: re.Pattern[str]
+    wonders: re.Pattern[str]
+    demands: re.Pattern[str]
     past: re.Pattern[str]
     likes: re.Pattern[str]
     dislikes: re.Pattern[str]
     given: re.Pattern[str]
     others: re.Pattern[str]
     standing: re.Pattern[str]
+    practice: re.Pattern[str]
+    recurs: re.Pattern[str]
+    daily: re.Pattern[str]
 
     def is_of_manner(self, said: str, *, is_done: bool, is_left: bool) -> bool:
         """Whether what is said is to be so with answers in general, and is no piece of work."""
@@ -113,6 +125,10 @@ class _Classes:
         parts = [part.strip() for part in self.breaks.split(sentence)]
         return [part for part in parts if len(part) >= _CLAUSE] if len(parts) > 1 else []
 
+    def tails(self, sentence: str) -> list[str]:
+        """What stands behind each break of a sentence, to its end: "please wrap up quickly, no intros" of "..., so please ..."."""
+        return [sentence[found.end() :] for found in self.breaks.finditer(sentence)][:-1]
+
     def points(self, sentence: str) -> bool:
         """Whether something in a sentence is before the speakers, or bound to a time."""
         return any(pattern.search(sentence) for pattern in (self.here, self.part, _FILE))
@@ -126,7 +142,9 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
     (True, False)
     """
     known, sentence = _classes_of(tongue), sentence.lstrip("¿¡ ")
-    if known.stated.match(sentence) or is_of_a_part(sentence, tongue):
+    if known.stated.match(sentence) or known.wonders.match(sentence) or is_of_a_part(sentence, tongue):
+        return False
+    if _is_titled(sentence, known):
         return False
     if asked_once(sentence, tongue) and (_HANDED.search(sentence) or _BLANKED in sentence):
         return False  # "translate in a formal tone: ..."
@@ -134,15 +152,42 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
         return True
     # "No semicolons, it's the rule of the team": a clause may order what the next one explains.
     clauses = known.clauses(sentence)
-    is_once = sentence.rstrip().endswith(_ASKED) or known.points(sentence)
-    if is_once or any(asked_once(one, tongue) for one in clauses):
+    is_asked, first = sentence.rstrip().endswith(_ASKED), "".join(clauses[:1])
+    is_left = known.forbidden.match(first) and not known.points(first) and not known.piece.search(first)
+    if is_left and not is_asked:
+        return True  # "Do not open requests as ready, open them as drafts"
+    if is_asked or any(asked_once(one, tongue) for one in clauses):
         return False  # "I want to learn German, help me make a plan"
+    if known.points(sentence):
+        return False
     if any(_is_ordered(one, known) for one in clauses[:1]):
         return True
     return any(
         (known.forbidden.match(one) and not known.piece.search(one)) or begged(one, tongue)
-        for one in clauses[-1:]
+        for one in (*clauses[-1:], *known.tails(sentence))
     )
+
+
+def _is_titled(sentence: str, known: _Classes) -> bool:
+    """Whether a sentence opens with the title of something else than the talk: "Chat widget: no emojis"."""
+    title = _TITLE.match(sentence)
+    return title is not None and not known.label.match(sentence) and not _to_one(title.group(), known)
+
+
+def _to_one(said: str, known: _Classes) -> bool:
+    return (
+        any(p.search(said) for p in (known.lasting, known.things, known.ways))
+        or known.case.match(said) is not None
+    )
+
+
+def demanded(sentence: str, start: int, tongue: Tongue) -> bool:
+    """Whether what stands at `start` belongs to a piece of work or to what a thing is to do, and orders nothing itself."""
+    known, before = _classes_of(tongue), sentence[:start]
+    if _is_titled(sentence, known):
+        return bool(before.strip())
+    is_work = asked_once(sentence, tongue) or known.demands.match(sentence) is not None
+    return is_work and _JOINED.search(before) is not None
 
 
 def _is_ordered(sentence: str, known: _Classes) -> bool:
@@ -156,13 +201,15 @@ def _is_ordered(sentence: str, known: _Classes) -> bool:
     rest = sentence[start:]
     is_asked, points = sentence.rstrip().endswith(_ASKED), known.points(sentence)
     is_wanted = is_asked and not points and bool(start or known.need.match(sentence))
+    if is_wanted and known.forbidden.match(rest) and not known.piece.search(rest):
+        return True  # "would you mind not calling me boss?"
     if is_wanted and not lasts:  # "could you be briefer?"
         is_manner = known.things.search(rest) or known.ways.search(rest)
         is_once = is_manner is None or known.task.match(rest) is not None
         return not is_once and known.is_of_manner(rest, is_done=True, is_left=False)
     if not lasts and (is_asked or points):
         return False
-    if points and case is None and known.piece.search(rest):
+    if points and case is None and (known.piece.search(rest) or known.task.match(rest)):
         return False  # "clarify why the file that I never opened ..."
     stands = known.standing.search(sentence) is not None  # "could you in future keep the summaries short?"
     if is_asked and (not start or points or (known.piece.search(rest) and not stands)):
@@ -224,6 +271,26 @@ def felt(sentence: str, tongue: Tongue) -> tuple[Feeling, str] | None:
         return None
     said = (sentence, *known.clauses(sentence))
     return next((found for one in said if (found := _felt(one, known)) is not None), None)
+
+
+def practised(sentence: str, tongue: Tongue) -> bool:
+    """Whether a sentence says what its speaker does again and again.
+
+    >>> from cairn.language.tongues import known
+    >>> practised("Most evenings I read", known()["en"]), practised("I read it most evenings", known()["en"])
+    (True, False)
+    """
+    known = _classes_of(tongue)
+    if known.wonders.match(sentence):
+        return False
+    return any(_is_practised(one, known) for one in (sentence, *known.clauses(sentence)))
+
+
+def _is_practised(sentence: str, known: _Classes) -> bool:
+    if known.points(sentence) or known.past.search(sentence):
+        return False
+    is_said = known.daily.match(sentence) is not None
+    return is_said or bool(known.recurs.search(sentence) and known.practice.search(sentence))
 
 
 def first_clause(sentence: str, tongue: Tongue) -> str:

@@ -35,6 +35,8 @@ _SPEECH, _TURNS, _MARKED = 0.15, 20, 0.3
 _REPEATED = re.compile(r"\b(\w+)(?: ?,)?(?: \w{1,3})? \1\b", re.I)
 _UNSPACED = re.compile(r"[\u3041-\u30ff\u3400-\u9fff]")
 _CLAUSE = re.compile(r"[,;，；、] ?")
+# What somebody else is to read, or what is to be worked on: quoted behind a colon, however many sentences it has.
+_HANDED = re.compile(r"[:：]\s*[\"“„«「『]([^\"”“»」』]{20,2000})[\"”“»」』]")
 _SPACED = re.compile(r" (?=['’,.;!?])")
 # A transcriber's blank before a sign, which nobody said.
 _APART = re.compile(r"(?<=[\w)]) (?=[,.;!](?:\s|$))")
@@ -186,7 +188,10 @@ def _peoples(
     others = setting.others(told.message)
     groups: list[tuple[int, int]] = []
     before: Spoken | None = None
+    handed = [found.span(1) for found in _HANDED.finditer(told.text)]
     for one in said:
+        if any(begin < one.begin < stop for begin, stop in handed):
+            continue  # the second sentence of a text that is to be translated
         phrases = spoken(one.text)
         is_reply = one is said[0] and bool(asked_by) and asked_by != told.message.sender_id
         if is_reply and (answered or _is_bare_answer(phrases.bared(one.text, others), phrases)):
