@@ -118,7 +118,7 @@ def test_without_a_watcher_the_next_scan_finds_the_edit(live):
     file = world.note_path()
     file.write_text(file.read_text().replace("before", "after"))
     until(lambda: world.hits("after") == [entry])
-    assert not daemon.health()["watching"]
+    until(lambda: not daemon.health()["watching"], "a watch that is refused is no watch")
     assert daemon.health()["healthy"], "scans carry on; nothing is wrong"
     file.write_text(file.read_text().replace("after", "finally"))
     world.indexer.catch_up(5)
@@ -251,11 +251,12 @@ def test_an_idle_daemon_costs_next_to_nothing(live, monkeypatch):
 
 def test_vectors_come_in_small_batches_beside_people(live, monkeypatch):
     """A batch of vectors takes a core for tens of milliseconds: beside people nobody waits for a long one."""
-    asked, traffic = [], Traffic()
-    world, _ = live(traffic=traffic)
-    embed = world.indexer.embed
-    monkeypatch.setattr(world.indexer, "embed", lambda limit, **of: asked.append(limit) or embed(limit, **of))
-    with traffic:
+    asked, traffic, embed = [], Traffic(), Indexer.embed
+    monkeypatch.setattr(
+        Indexer, "embed", lambda self, limit, **of: asked.append(limit) or embed(self, limit, **of)
+    )
+    with traffic:  # before anything runs: no batch was begun while nobody was there
+        world, _ = live(traffic=traffic)
         for number in range(12):
             world.episode(f"The boat number {number} is in the harbour.")
         until(lambda: len(world.hits("harbour")) == 12 and embedded(world))
@@ -266,7 +267,7 @@ def test_vectors_come_in_small_batches_beside_people(live, monkeypatch):
     until(lambda: max(asked) > 32)
 
 
-def test_what_nobody_waits_for_waits_for_calls_and_the_index_but_not_for_ever(live):
+def test_what_nobody_waits_for_waits_for_calls_and_the_index_but_not_for_ever(monkeypatch):
     """One place decides: a piece begins once no call is served and nothing is on its way into the index, or after a while."""
     traffic, told = Traffic(), []
     assert not traffic.give_way()
@@ -275,7 +276,12 @@ def test_what_nobody_waits_for_waits_for_calls_and_the_index_but_not_for_ever(li
     with traffic:
         assert traffic.is_busy()
         waiting = threading.Thread(target=lambda: told.append(traffic.give_way(longest=LONG)))
+        looked, look = [], traffic.is_busy
+        monkeypatch.setattr(
+            traffic, "is_busy", lambda *quiet: (look(*quiet), looked.append(threading.current_thread()))[0]
+        )
         waiting.start()
+        until(lambda: waiting in looked)  # the call is seen while it is served
         assert traffic.give_way(longest=0.01), "it goes on although somebody is served"
         assert told == []
     waiting.join(LONG)

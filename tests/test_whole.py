@@ -8,6 +8,7 @@ import cairn
 from cairn.agents import tools
 from cairn.language import asking, tongues, whole
 from cairn.retrieval.fitting import asks_nothing
+from cairn.seams import SystemClock
 from cairn.surfaces.cli import main
 from tests.surfaces.served import serving_here
 
@@ -65,7 +66,13 @@ def test_before_a_matter_the_frame_counts_for_nothing():
     assert "boat" not in read.stand_ins and {"team", "discuss"} <= read.stand_ins
 
 
-NOW = datetime.now(UTC).replace(microsecond=0)
+NOW = datetime(2026, 11, 18, 14, 53, 7, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _at_that_time(monkeypatch):
+    """What is said and what is asked lie on the same days, also where midnight passes while the tests run."""
+    monkeypatch.setattr(SystemClock, "now", lambda _self: NOW)
 
 
 def said(text, days=0, sender="ana", name="Ana", role="user"):
