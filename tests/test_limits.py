@@ -190,6 +190,13 @@ with cairn.open_blocking(sys.argv[1], embedding__provider="none") as memory:
 """
 
 
+def at_rest(memory):
+    """The strategies are done, and what they wrote is indexed."""
+    counts = memory.parts.engine.jobs.counts().values()
+    busy = any(one.get("pending") or one.get("running") for one in counts)
+    return not busy and not memory.parts.indexer.status().pending
+
+
 def test_a_rebuild_beside_a_stopped_process_says_so(tmp_path, monkeypatch):
     """The holder of the index's lease is stopped: a rebuild ends with a sentence that says what to do."""
     monkeypatch.setattr(indexer, "_LOOK_SECONDS", 0.05)
@@ -205,6 +212,7 @@ def test_a_rebuild_beside_a_stopped_process_says_so(tmp_path, monkeypatch):
         with cairn.Memory(load(tmp_path, **QUIET), background=False) as memory:
             memory.add("s1", said("ann", "I keep herons."))
             memory.flush("s1")
+            until(lambda: at_rest(memory))  # stopped in the midst of a write it would hold its lock
             os.kill(holder.pid, signal.SIGSTOP)
             with pytest.raises(cairn.Unavailable, match="let it go on or end it"):
                 memory.rebuild()

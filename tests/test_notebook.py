@@ -549,35 +549,32 @@ def run_together(work: object, count: int) -> None:
     assert errors == []
 
 
-def test_appends_that_arrive_together_are_one_write(tmp_path: Path):
+def test_appends_that_arrive_together_are_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """E99: while one commit is under way the rest gather, and each caller gets ids of its own."""
-    storage = SlowBackend(tmp_path)
-    notebook = Notebook(storage, FileLocks(tmp_path / ".tmp" / "locks"))
-    ids: list[str] = []
+    notebook = Notebook(DeviceLocalBackend(tmp_path), FileLocks(tmp_path / ".tmp" / "locks"))
+    writing, batches, ids, commit = list(range(8)), [], [], Notebook._append_batch
+
+    def commit_late(book, place, locator, batch):
+        batches.append(len(batch))
+        until(lambda: len(book._queues[locator.key].waiting) + len(batch) == len(writing))
+        commit(book, place, locator, batch)
+
+    monkeypatch.setattr(Notebook, "_append_batch", commit_late)
 
     def work() -> None:
         for _ in range(5):
             ids.extend(
                 w.entry_id for w in notebook.append("episode", ALICE, DAY, [Draft({}, {"Content": "x"})] * 2)
             )
+        writing.pop()
 
     run_together(work, 8)
     assert sorted(ids) == [str(EntryId("ep", DAY, n)) for n in range(1, 81)]
     assert [e.id for e in notebook.read(NOTE).entries] == sorted(ids)
-    assert storage.writes <= 16, "40 calls, eight at a time, need about five writes"
-
-
-class SlowBackend(DeviceLocalBackend):
-    """Real files, each write taking long enough for others to queue up."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.writes = 0
-
-    def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
-        self.writes += 1
-        threading.Event().wait(0.02)
-        return super().write(locator, content, expect=expect)
+    assert sum(batches) == 40
+    assert len(batches) <= 10, (
+        "whoever is not in one write is in the next: 40 calls of eight need ten at most"
+    )
 
 
 class FailingBackend(InMemoryBackend):
@@ -642,11 +639,13 @@ class EditedBackend(DeviceLocalBackend):
         return found
 
 
-def test_a_settled_file_is_compared_by_its_times_and_a_fresh_one_by_its_content(tmp_path: Path):
+def test_a_settled_file_is_compared_by_its_times_and_a_fresh_one_by_its_content(tmp_path: Path, monkeypatch):
     """P4: the cheap version is used only once a later change is bound to show in it."""
     storage = DeviceLocalBackend(tmp_path)
     storage.write(NOTE, "one")
-    text, fresh = storage.read_version(NOTE)
+    with monkeypatch.context() as slow:
+        slow.setattr("cairn.engines.files._SETTLED_NS", int(LONG * 10**9))
+        text, fresh = storage.read_version(NOTE)
     assert text == "one"
     assert fresh.endswith(content_hash("one"))
 
@@ -773,7 +772,9 @@ def test_a_save_in_the_last_moment_is_met_and_kept(tmp_path: Path, monkeypatch: 
     path = tmp_path / NOTE.key
     for settled in (False, True):
         storage.write(NOTE, "seen")
-        threading.Event().wait(0.08 if settled else 0)
+        if not settled:
+            monkeypatch.setattr("cairn.engines.files._SETTLED_NS", int(LONG * 10**9))
+        until(lambda settled=settled: ("=" in storage.read_version(NOTE)[1]) is not settled)
         _, version = storage.read_version(NOTE)
         assert ("=" in version) is not settled
         exchange, saves = tree.exchanging(), ["saved meanwhile"]

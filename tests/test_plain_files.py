@@ -15,7 +15,7 @@ from cairn.engines.audit import AuditLog
 from cairn.engines.tokens import TokenFile
 from cairn.errors import Misconfigured
 from tests.surfaces.served import serving_here
-from tests.waiting import until
+from tests.waiting import LONG, until
 
 LINE = {"at": "2026-06-01T10:00:00Z", "operation": "search"}
 
@@ -64,7 +64,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
 }
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(LONG)
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
 @pytest.mark.parametrize("name", READERS)
 def test_what_is_no_plain_file_is_neither_waited_for_nor_followed(
@@ -77,7 +77,7 @@ def test_what_is_no_plain_file_is_neither_waited_for_nor_followed(
     assert kind != "link" or target.read_text() == "theirs"
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(2 * LONG)
 def test_a_server_goes_on_when_its_audit_log_is_a_pipe(tmp_path: Path) -> None:
     """Calls are answered, and `status` tells that they are not logged; without the pipe they are again."""
     with serving_here(tmp_path / "root", env={"CAIRN_EMBEDDING__PROVIDER": "hashing"}) as server:
@@ -102,7 +102,7 @@ def test_a_server_goes_on_when_its_audit_log_is_a_pipe(tmp_path: Path) -> None:
         until(is_logged)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(LONG)
 def test_a_list_of_tokens_that_is_a_pipe_lets_nobody_in(tmp_path: Path) -> None:
     """It is refused like a broken one, at once."""
     _stand_in(tmp_path / "tokens.json", "pipe")

@@ -14,6 +14,7 @@ from cairn.notes.format import parse_note
 from cairn.strategies import profile
 from cairn.strategies.statements import Statement, statements_of
 from cairn.types import Message
+from tests.waiting import LONG
 
 SAID = tomllib.loads(Path(__file__).with_name("said_plainly.toml").read_text("utf-8"))
 STANDING = tomllib.loads(Path(__file__).with_name("said_standing.toml").read_text("utf-8"))
@@ -83,7 +84,7 @@ def test_an_order_among_people_is_not_told_by_its_form(text: str):
     assert not told(text, to_agent=False)[1]
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(LONG)
 def test_a_sentence_of_one_word_over_and_over_is_read_in_time():
     """No class of words takes much longer than the sentence is long, in whatever language it is read."""
     for said in ("not ", "ich bin ", "je ne ", "no soy muy ", "когда ", "请用", "when you ", "a "):

@@ -328,7 +328,7 @@ class SplitsUnits(MadeJournals):
     def append(self, at, lines):
         for line in lines:
             super().append(at, [line])
-            threading.Event().wait(0.001)
+            threading.Event().wait(0.01)
         return self.size(at)
 
 
@@ -337,9 +337,8 @@ class ExcludesNobody(InMemoryLocks):
 
     @contextmanager
     def hold(self, name, *, timeout=30.0):
-        threading.Event().wait(0.0005)
         yield
-        threading.Event().wait(0.0005)
+        threading.Event().wait(0.01)
 
 
 class NeverTimesOut(InMemoryLocks):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import http.client
 import json
 import os
@@ -20,11 +21,25 @@ from cairn.aio import AsyncMemory
 from cairn.surfaces.http import build_app
 from tests.waiting import LONG, until
 
+_kept: dict[int, socket.socket] = {}
+
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody else is given until this process ends: a socket stays bound to it and never listens, beside
+    which a server can.
+    """
+    probe = socket.socket()
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    probe.bind(("127.0.0.1", 0))
+    port = int(probe.getsockname()[1])
+    _kept[port] = probe
+    return port
+
+
+@atexit.register
+def _free_ports() -> None:
+    while _kept:
+        _kept.popitem()[1].close()
 
 
 class Server:
