@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections import Counter
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.language import dates, sentences, tongues
+from cairn.language import asking, dates, sentences, tongues
 from tests.chaos.patterns import grows
 from tests.waiting import calls_of
 
@@ -296,6 +296,22 @@ def test_a_pattern_is_compiled_when_a_sentence_has_what_it_needs() -> None:
     assert calls_of(lambda: dates.mentions("we leave on 17 October 2023", MONDAY))["compiled"] > 0
     assert calls_of(lambda: dates.mentions(f"{said}. We leave on 17 October 2023", MONDAY))["compiled"] == 0
     assert only(said)[0] == date(2023, 5, 7)
+
+
+def test_the_times_of_a_question_are_looked_for_once():
+    """Which days they are is told for any day; and whether everything is asked for needs no second look."""
+    asking.read.cache_clear()
+    text = "What happened on Friday and in May, two weeks ago?"
+    found: list[list[dates.TimeMention]] = []
+
+    def ask() -> None:
+        times = asking.read(text).times
+        found.extend(times.mentions(at, lean=-1) for at in (MONDAY, MONDAY + timedelta(days=400)))
+
+    calls = calls_of(ask)
+    assert calls["times_in"] == calls["_matches"] == 1
+    assert found == [dates.mentions(text, at, lean=-1) for at in (MONDAY, MONDAY + timedelta(days=400))]
+    assert found[0] != found[1] and all(found)
 
 
 @pytest.mark.parametrize("code", sorted(tongues.known()))

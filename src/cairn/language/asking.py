@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from cairn.language import tongues, whole, words
+from cairn.language import dates, tongues, whole, words
 
 _QUERY_CHARS = 2000
 _LEADING_CHARS = 24
@@ -84,6 +84,7 @@ class Asked:
         named: Its words that say whom or what it names, where its language tells that by a capital.
         may_name_in_small: It is typed without capitals, in such a language: any word may be a name.
         whole: How it asks for everything that was said or is known; None where it asks for something.
+        times: The times it names.
     """
 
     language: str
@@ -100,6 +101,7 @@ class Asked:
     named: frozenset[str]
     may_name_in_small: bool
     whole: whole.Whole | None
+    times: dates.Times
 
 
 @functools.lru_cache(maxsize=128)
@@ -145,7 +147,8 @@ def read(query: str) -> Asked:
     stand_ins = named = frozenset[str]()
     if asking.stand_ins.search(said):
         stand_ins = frozenset(words.tokens(said)) - frozenset(words.tokens(asking.stand_ins.sub(" ", said)))
-    asks_whole = whole.read(said)
+    times = dates.times_in(said)
+    asks_whole = whole.read(said, times)
     if asks_whole is not None and (asks_whole.matter or asks_whole.people):
         stand_ins |= frozenset(words.tokens(said)) - asks_whole.matter - asks_whole.people
     if asking.names_by_capital:
@@ -170,6 +173,7 @@ def read(query: str) -> Asked:
         named=named,
         may_name_in_small=asking.names_by_capital and not any(letter.isupper() for letter in said),
         whole=None if asks_whole is None or asks_whole.matter else asks_whole,
+        times=times,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -20,7 +20,7 @@ from cairn.language import sentences, spans, tongues
 from cairn.language.spans import Days, shown
 from cairn.language.tongues import Tongue, choice, compiled
 
-__all__ = ["TimeMention", "beside", "mentions", "shown"]
+__all__ = ["TimeMention", "Times", "beside", "mentions", "shown", "times_in"]
 
 _BEFORE, _AFTER = 240, 160
 _MOST_MENTIONS = (
@@ -66,9 +66,55 @@ class _Reading:
 
 _Form = Callable[[re.Match[str], _Reading], "Days | None"]
 _Rule = tuple[frozenset[str], Callable[[], re.Pattern[str]], _Form, bool]
+_Match = tuple[re.Match[str], _Form, bool, int]
 _Rules = tuple[Mapping[str, re.Pattern[str]], Sequence[_Rule]]
 _NOTHING: frozenset[str] = frozenset()
 _PARTS = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|\{(\w+)\}(?![?*]|\{0)|[()|]")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Times:
+    """The times that a text names, found once; `mentions` tells which days they are for a day they were said on."""
+
+    _sentences: Sequence[tuple[int, str, _Words, Sequence[_Match]]]
+
+    def __bool__(self) -> bool:
+        """Whether any sentence has a word that times are named with; without one there are no mentions."""
+        return bool(self._sentences)
+
+    def mentions(self, said_at: datetime, *, lean: int = 0) -> list[TimeMention]:
+        """As `dates.mentions`."""
+        today = said_at.date()
+        read = [
+            (begin, one)
+            for begin, sentence, words, matches in self._sentences
+            for one in _read(sentence, words, matches, today, lean)
+        ]
+        # "I'm there from 5 to 30 October, my sister marries on the 17th": of which month is not said.
+        is_bare = lean == 0 and any(one.form is _day_of_month for _, one in read)
+        is_bare = is_bare and any(_names_month(one.match) for _, one in read)
+        return [
+            TimeMention(
+                one.match.group(),
+                *one.days,
+                begin + one.match.start(),
+                begin + one.match.end(),
+                one.names_year,
+            )
+            for begin, one in read
+            if one.days is not None and not (is_bare and one.form is _day_of_month)
+        ]
+
+
+def times_in(text: str) -> Times:
+    """The times that are named in `text`, whenever it was said."""
+    found = []
+    for begin, stop in sentences.places(text):
+        sentence = text[begin:stop]
+        words = _words_of(tongues.spoken_in(sentence))
+        if words.hint.search(sentence.lower()) is not None:
+            found.append((begin, sentence, words, _matches(sentence, words)))
+    return Times(found)
 
 
 def mentions(text: str, said_at: datetime, *, lean: int = 0) -> list[TimeMention]:
@@ -79,42 +125,13 @@ def mentions(text: str, said_at: datetime, *, lean: int = 0) -> list[TimeMention
         said_at: When it was said, aware, in the zone whose calendar the speaker means.
         lean: For what leaves two readings: 0 nothing, -1 the one in the past, 1 the one ahead.
     """
-    today = said_at.date()
-    read = [
-        (begin, one)
-        for begin, sentence, words in _hinted(text)
-        for one in _read(sentence, words, today, lean)
-    ]
-    # "I'm there from 5 to 30 October, my sister marries on the 17th": of which month is not said.
-    is_bare = lean == 0 and any(one.form is _day_of_month for _, one in read)
-    is_bare = is_bare and any(_names_month(one.match) for _, one in read)
-    return [
-        TimeMention(
-            one.match.group(), *one.days, begin + one.match.start(), begin + one.match.end(), one.names_year
-        )
-        for begin, one in read
-        if one.days is not None and not (is_bare and one.form is _day_of_month)
-    ]
+    return times_in(text).mentions(said_at, lean=lean)
 
 
 def looks_back(sentence: str) -> bool:
     """Whether a sentence has a word by which its language tells of what was."""
     tense = _words_of(tongues.spoken_in(sentence)).tense
     return tense.past.search(tense.neutral.sub(" ", sentence)) is not None
-
-
-def names_time(text: str) -> bool:
-    """Whether any sentence of `text` has a word that times are named with; without one there are no `mentions`."""
-    return next(_hinted(text), None) is not None
-
-
-def _hinted(text: str) -> Iterator[tuple[int, str, _Words]]:
-    """The sentences that have such a word, each with its place and the words of its language."""
-    for begin, stop in sentences.places(text):
-        sentence = text[begin:stop]
-        words = _words_of(tongues.spoken_in(sentence))
-        if words.hint.search(sentence.lower()) is not None:
-            yield begin, sentence, words
 
 
 def beside(text: str, found: Sequence[TimeMention]) -> str:
@@ -148,7 +165,8 @@ def _names_month(match: re.Match[str]) -> bool:
     return match.groupdict().get("month") is not None
 
 
-def _read(sentence: str, words: _Words, today: date, lean: int) -> Sequence[_Found]:
+def _matches(sentence: str, words: _Words) -> Sequence[_Match]:
+    """The places of a sentence that name a time, in order, each with its form and which way the sentence looks there."""
     named, rules = words.rules
     there = {name for name, pattern in named.items() if pattern.search(sentence)}
     matches = [
@@ -160,7 +178,7 @@ def _read(sentence: str, words: _Words, today: date, lean: int) -> Sequence[_Fou
     matches.sort(key=lambda one: (one[0].start(), -one[0].end()))
     del matches[_MOST_MENTIONS:]
     quoted = [one.span() for one in _QUOTED.finditer(sentence)] if matches else []
-    found: list[_Found] = []
+    found: list[_Match] = []
     free = 0
     for match, form, absolute in matches:
         if match.start() < free or words.each.search(sentence, max(0, match.start() - 24), match.start()):
@@ -168,9 +186,17 @@ def _read(sentence: str, words: _Words, today: date, lean: int) -> Sequence[_Fou
         if any(a < match.start() and match.end() < b for a, b in quoted):
             continue  # a title, or somebody else's day
         free = match.end()
-        reading = _Reading(words, today, words.tense.way(sentence, match.start(), match.end()), lean)
+        found.append((match, form, absolute, words.tense.way(sentence, match.start(), match.end())))
+    return found
+
+
+def _read(
+    sentence: str, words: _Words, matches: Sequence[_Match], today: date, lean: int
+) -> Sequence[_Found]:
+    found: list[_Found] = []
+    for match, form, absolute, way in matches:
         try:
-            days = form(match, reading)
+            days = form(match, _Reading(words, today, way, lean))
         except (ValueError, OverflowError):
             days = _UNREAD
         found.append(_Found(match, form, days, absolute or bool(match.groupdict().get("year"))))

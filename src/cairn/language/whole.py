@@ -46,8 +46,10 @@ class _Table:
     around: re.Pattern[str]
 
 
-def read(query: str) -> Whole | None:
+def read(query: str, times: dates.Times | None = None) -> Whole | None:
     """How `query` asks what was talked about or is known, by the words of its language; None where it does not.
+
+    `times` are those it names, where they are known already.
 
     >>> read("What did we talk about last week?") == Whole("talk", False, frozenset(), frozenset())
     True
@@ -65,10 +67,10 @@ def read(query: str) -> Whole | None:
     if not table.kinds:
         return None
     said, has_time = query, False
-    if dates.names_time(query):
-        for mention in reversed(dates.mentions(query, _ANY_DAY, lean=-1)):
-            gap = " " if tongue.has_blanks else ""
-            said, has_time = f"{said[: mention.begin]}{gap}{said[mention.stop :]}", True
+    times = dates.times_in(query) if times is None else times
+    for mention in reversed(times.mentions(_ANY_DAY, lean=-1)):
+        gap = " " if tongue.has_blanks else ""
+        said, has_time = f"{said[: mention.begin]}{gap}{said[mention.stop :]}", True
     for kind, pattern in table.kinds:
         found = pattern.search(said) if kind != "then" or has_time else None
         if found is None:

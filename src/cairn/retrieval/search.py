@@ -289,12 +289,13 @@ class Searcher:
     ) -> dict[str, Any]:
         """What stands in the place of ranked lists where a question asks for everything; nothing for any other."""
         request, zone = asked.request, self._settings.zone
-        wanted = asking.read(request.query).whole
+        read = asking.read(request.query)
+        wanted = read.whole
         if wanted is None or pages is None or request.as_of is not None or asked.scope.track == KNOWLEDGE:
             return {}
         from cairn.retrieval import whole
 
-        days = _named_days(request.query, asked.now, about, zone)
+        days = _named_days(read.times, asked.now, about, zone)
         told = whole.answer(
             pages,
             asked.scope,
@@ -615,7 +616,7 @@ def read_question(
         is_for_anyone=not is_meant and asked.is_for_anyone,
         days=tuple(
             (start.toordinal() - _EPOCH, end.toordinal() - _EPOCH)
-            for start, end in _named_days(query[:2000], now, about, zone)
+            for start, end in _named_days(asked.times, now, about, zone)
             if (end - start).days <= _LONGEST_RANGE
         ),
         wants_time=asked.wants_time,
@@ -643,18 +644,20 @@ def _named_senders(about: About) -> dict[int, tuple[str, ...]]:
     return found if len(found) <= _AUTHOR_MAX_SENDERS else {}
 
 
-def _named_days(query: str, now: datetime, about: About, zone: tzinfo) -> tuple[tuple[date, date], ...]:
-    """Day ranges that the query names.
+def _named_days(
+    times: dates.Times, now: datetime, about: About, zone: tzinfo
+) -> tuple[tuple[date, date], ...]:
+    """Day ranges that the query names, by the `times` found in it.
 
     "yesterday" counts from now; "7 May" without a year is the one nearest to the end of what is remembered. Where a
     question leaves two readings the one in the past is taken: that is what a memory is asked for.
     """
-    if not dates.names_time(query):
+    if not times:
         return ()
     latest = datetime.fromtimestamp(about.latest_ms / 1000, UTC) if about.latest_ms else now
     found = []
     for base, by_calendar in ((latest, True), (now, False)):
-        for mention in dates.mentions(query, base.astimezone(zone), lean=-1):
+        for mention in times.mentions(base.astimezone(zone), lean=-1):
             dated = any(ch.isdigit() for ch in mention.words) or _MONTH.search(mention.words) is not None
             if (dated or mention.is_absolute) if by_calendar else not dated:
                 found.append((mention.start, mention.end))
