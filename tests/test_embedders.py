@@ -154,6 +154,33 @@ def test_batches_run_side_by_side_give_the_same_vectors(model):
     assert np.abs(several - model.embed(texts)).max() < 1e-5
 
 
+def test_of_a_long_text_the_same_pieces_are_read_as_of_all_of_it(model):
+    """Only its beginning is taken apart; where that has too few pieces, all of it is."""
+    tokenizer, _ = model._load()
+    said = "The heron nested by the old weir in Fürth, 鷺は川で。 "
+    long = "x" * 150 + " "  # one piece, and its 150 letters with it
+    texts = [
+        said * 200,
+        long * 60 + said * 20,
+        "ab." * 3000,
+        "début " + "é" * 9000,
+        "\u3000" * 5000 + "end",
+        said,
+    ]
+    whole = [item.ids for item in tokenizer.encode_batch(texts)]
+    assert model._ids(tokenizer, texts) == whole
+    assert [len(ids) for ids in whole[:2]] == [256, 256] and len(whole[-1]) < 256
+    taken: list[str] = []
+
+    class Counting:
+        def encode_batch(self, given):
+            taken.extend(given)
+            return tokenizer.encode_batch(given)
+
+    model._ids(Counting(), [said * 2000])
+    assert len(taken) == 1 and len(taken[0]) < 5000
+
+
 def test_a_question_goes_before_bulk_work(monkeypatch):
     """Bulk work waits while someone asks, goes on when the last has its answer, and never waits for ever."""
     monkeypatch.setattr("cairn.engines.embedders._GIVE_WAY_SECONDS", 2 * LONG)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # Word pieces per run: memory grows with the square of a text's length, so long texts run a few at a time.
 _BATCH_PIECES = 1024
 _MAX_TOKENS = 256
+_HEAD_CHARS = 16 * _MAX_TOKENS
 # How long bulk work waits between two batches for those who want an answer now, and how long after a question
 # a second core is left to the next one.
 _GIVE_WAY_SECONDS, _CALM_SECONDS = 0.5, 0.2
@@ -129,7 +130,7 @@ class GraphEmbedder(Embedder):
         import numpy as np
 
         tokenizer, session = self._parts or self._load()
-        encoded = [item.ids for item in tokenizer.encode_batch([text or " " for text in texts])]
+        encoded = self._ids(tokenizer, texts)
         vectors = np.zeros((len(encoded), self.dimensions), np.float32)
         batches = _batches([len(ids) for ids in encoded])
         with_pieces = pieces is not None and self.token_dimensions > 0
@@ -172,6 +173,10 @@ class GraphEmbedder(Embedder):
             for other in others:
                 other.result()
         return vectors, pieces or []
+
+    def _ids(self, tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+        """The pieces of texts, each cut at the most that the model reads."""
+        return [item.ids for item in tokenizer.encode_batch([text or " " for text in texts])]
 
     def _load(self) -> tuple[Any, Any]:
         with self._lock:
@@ -247,6 +252,15 @@ class MiniLM(GraphEmbedder):
         found = tokenizer.encode(text[:_GRASPED_CHARS] or " ", add_special_tokens=False)
         return _grasped(text, found.tokens, found.word_ids, found.offsets)
 
+    def _ids(self, tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+        """As of any graph. Of a long text no more is taken apart than is read: pieces never reach beyond a blank."""
+        heads = [_head(text) for text in texts]
+        out = super()._ids(tokenizer, heads)
+        for n, (head, text) in enumerate(zip(heads, texts, strict=True)):
+            if len(head) < len(text) and len(out[n]) < self._max_tokens:
+                out[n] = super()._ids(tokenizer, [text])[0]
+        return out
+
     def _answer(
         self, session: Any, ids: np.ndarray, mask: np.ndarray, *, with_pieces: bool
     ) -> list[np.ndarray]:
@@ -311,6 +325,12 @@ class Multilingual(Embedder):
                     ) from error
                 self._model = model
         return self._model
+
+
+def _head(text: str) -> str:
+    """The beginning of a long text, up to a blank, which has all the pieces that are read of most; a shorter one whole."""
+    cut = text.rfind(" ", 0, _HEAD_CHARS) if len(text) > _HEAD_CHARS else -1
+    return text if cut < 0 else text[:cut]
 
 
 def _worth(pieces: Sequence[int]) -> np.ndarray:
