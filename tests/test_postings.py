@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cairn.engines.row_tables import prepared
+from cairn.index import postings
 from cairn.index.corpus import Ask, Corpus, NewRow, Row, text_flags
 from cairn.index.embedding_text import searched_words
 from cairn.index.postings import Postings, group_of, rows_by_mark, word_marks
+from tests.waiting import calls_of
 from tests.world import ALICE
 
 WORDS = ("ash", "birch", "cedar", "elm")
@@ -115,6 +118,32 @@ def test_an_older_view_does_not_change():
     assert list(found(first, ["ash"])) == [1]
     assert list(found(second, ["ash"])) == [2]
     assert list(found(first, ["cedar"])) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps, st.integers(1, 9))
+def test_words_are_gone_through_in_rounds_of_any_size(history, at_once):
+    """However few postings fit into one round, scores and counts are those of a single one."""
+    held = Postings()
+    for added, gone in history:
+        held = held.updated(
+            worded((n, *row) for n, row in sorted(added.items()) if n not in gone), gone - added.keys()
+        )
+    scores, counts = held.scores(WORDS), held.frequencies(WORDS)
+    with patch.object(postings, "_POSTINGS_AT_ONCE", at_once):
+        assert held.scores(WORDS) == pytest.approx(scores, rel=1e-6)
+        assert held.frequencies(WORDS) == counts
+
+
+def test_many_words_cost_no_more_calls_than_few():
+    """A question of hundreds of words is as many operations on arrays as one of three."""
+    held = Postings().updated(worded((n, "message", f"ash word{n}") for n in range(400)))
+    held.scores(WORDS)
+    few, many = (
+        calls_of(lambda terms=terms: held.scores(terms))["bincount"]
+        for terms in (["word1", "ash", "word3"], [f"word{n}" for n in range(300)])
+    )
+    assert few == many > 0
 
 
 def test_many_small_updates_stay_few_segments():

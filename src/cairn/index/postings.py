@@ -28,6 +28,8 @@ _MAX_SEGMENTS = 6
 _FEW_ROWS = 50
 MARK_BYTES = 8
 _MARKS_KEPT = 8192
+# Postings that are gone through in one round: more would take megabytes for a moment, fewer take longer.
+_POSTINGS_AT_ONCE = 1 << 16
 
 
 share("marks of words", _MARKS_KEPT * 200)
@@ -96,11 +98,25 @@ class _Segment:
     row: np.ndarray
     count: np.ndarray
 
-    def of(self, mark: int) -> slice:
-        place = int(self.terms.searchsorted(mark))
-        if place == len(self.terms) or self.terms[place] != mark:
-            return slice(0, 0)
-        return slice(int(self.starts[place]), int(self.starts[place + 1]))
+    def of(self, marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the postings of each mark begin, and how many there are."""
+        import numpy as np
+
+        place = self.terms.searchsorted(marks)
+        held = self.terms.take(place, mode="clip") == marks if len(self.terms) else np.zeros(len(marks), bool)
+        begin = self.starts.take(place, mode="clip")
+        return begin, np.where(held, self.starts.take(place + 1, mode="clip") - begin, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Postings of several terms in one segment: of which term each is, its row, how often, and the row's group."""
+
+    segment: int
+    of: np.ndarray
+    row: np.ndarray
+    count: np.ndarray
+    group: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -160,17 +176,45 @@ class Postings:
         """Which segments have lost no row."""
         return [bool(segment.alive.all()) for segment in self.segments]
 
-    def _holding(self, term: str) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """The living rows that hold a term and how often, by the number of their segment."""
-        mark = mark_number(term)
-        for number, segment in enumerate(self.segments):
-            cut = segment.of(mark)
-            row, count = segment.row[cut], segment.count[cut]
-            if not self._whole[number]:
-                alive = segment.alive[row]
-                row, count = row[alive], count[alive]
-            if len(row):
-                yield number, row, count
+    def _cuts(self, terms: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Where the postings of each term begin in each segment, and how many there are."""
+        import numpy as np
+
+        marks = np.frombuffer(word_marks(terms), np.int64)
+        return [segment.of(marks) for segment in self.segments]
+
+    def _holding(self, terms: Sequence[str]) -> Iterator[tuple[int, np.ndarray, list[_Held]]]:
+        """The living rows that hold each of some terms, and how often: for a few terms at a time.
+
+        A round has the first of its terms, in how many rows each occurs by group of rows, and what each segment holds.
+        """
+        import numpy as np
+
+        cuts = self._cuts(terms)
+        behind = np.cumsum(sum((many for _, many in cuts), np.zeros(len(terms), np.int64)))
+        groups = len(GROUPS) + 1
+        first = 0
+        while first < len(terms):
+            done = behind[first - 1] if first else 0
+            stop = max(first + 1, int(behind.searchsorted(done + _POSTINGS_AT_ONCE, "right")))
+            spread = np.zeros((stop - first) * groups, np.int64)
+            found = []
+            for number, (segment, (begin, many)) in enumerate(zip(self.segments, cuts, strict=True)):
+                some = many[first:stop]
+                of = np.repeat(np.arange(len(some)), some)
+                if not len(of):
+                    continue
+                # The postings of a word stand one behind the other, those of the next word elsewhere.
+                at = np.arange(len(of)) + (begin[first:stop] - (np.cumsum(some) - some))[of]
+                row, count = segment.row[at], segment.count[at]
+                if not self._whole[number]:
+                    alive = segment.alive[row]
+                    of, row, count = of[alive], row[alive], count[alive]
+                group = segment.group[row]
+                spread += np.bincount(of * groups + group, minlength=len(spread))
+                found.append(_Held(number, of, row, count, group))
+            yield first, spread.reshape(-1, groups), found
+            first = stop
 
     def scores(self, terms: Iterable[str]) -> np.ndarray:
         """BM25 of each row of `rowids`; 0 for those that hold none of `terms`."""
@@ -181,25 +225,22 @@ class Postings:
         import numpy as np
 
         rows, norms = self._norms
-        scores, covered = (
-            [np.zeros(len(segment.rowid), np.float32) for segment in self.segments] for _ in range(2)
-        )
+        sums = [np.zeros((2, len(segment.rowid))) for segment in self.segments]
+        asked = list(dict.fromkeys((*terms, *weights)))
         sought = frozenset(terms)
-        for term in dict.fromkeys((*terms, *weights)):
-            found = list(self._holding(term))
-            if weight := weights.get(term):
-                for number, row, _ in found:
-                    covered[number][row] += weight
-            if term in sought:
-                groups = [self.segments[number].group[row] for number, row, _ in found]
-                spread = sum(
-                    (np.bincount(group, minlength=len(rows)) for group in groups), np.zeros(len(rows))
-                )
-                rare = rarity(rows, spread).astype(np.float32)
-                for (number, row, count), group in zip(found, groups, strict=True):
-                    scores[number][row] += rare[group] * gain(count, norms[number][row])
-        first = np.zeros(0, np.float32)
-        return np.concatenate([first, *scores]), np.concatenate([first, *covered])
+        is_sought = np.array([term in sought for term in asked], bool)
+        weight = np.array([weights.get(term, 0.0) for term in asked], float)
+        for first, spread, found in self._holding(asked):
+            here = slice(first, first + len(spread))
+            rare = rarity(rows, spread).astype(np.float32) * is_sought[here, None]
+            for one in found:
+                worth = rare[one.of, one.group] * gain(one.count, norms[one.segment][one.row])
+                size = len(sums[one.segment][0])
+                sums[one.segment][0] += np.bincount(one.row, worth, size)
+                if weights:
+                    sums[one.segment][1] += np.bincount(one.row, weight[here][one.of], size)
+        joined = np.concatenate([np.zeros((2, 0)), *sums], axis=1).astype(np.float32)
+        return joined[0], joined[1]
 
     def legs(self, corpus: Corpus, ask: Ask) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """What a question's words find, by place in `corpus`: BM25, the weight covered, and where rare words stand."""
@@ -216,11 +257,12 @@ class Postings:
 
         begins = np.cumsum([0, *(len(segment.rowid) for segment in self.segments)])
         holding = {}
-        for term in ask.rare:
-            found = [row + begins[number] for number, row, _ in self._holding(term)]
-            places = np.concatenate([np.zeros(0, np.int64), *found])
-            places = places if at is None else at[places]
-            holding[term] = np.sort(places[places < len(corpus)])
+        for first, spread, found in self._holding(ask.rare) if ask.rare else ():
+            for number, term in enumerate(ask.rare[first : first + len(spread)]):
+                mine = [one.row[one.of == number] + begins[one.segment] for one in found]
+                places = np.concatenate([np.zeros(0, np.int64), *mine])
+                places = places if at is None else at[places]
+                holding[term] = np.sort(places[places < len(corpus)])
         scores, covered = self._found(ask.terms, ask.weights)
         return placed(scores), placed(covered), holding
 
@@ -242,8 +284,13 @@ class Postings:
 
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
         """In how many rows each term occurs; terms that occur nowhere are missing."""
-        found = {term: sum(len(row) for _, row, _ in self._holding(term)) for term in terms}
-        return {term: many for term, many in found.items() if many}
+        asked = list(dict.fromkeys(terms))
+        if all(self._whole):
+            cuts = self._cuts(asked)
+            many = sum((many for _, many in cuts[1:]), cuts[0][1]).tolist() if cuts else []
+        else:
+            many = [held for _, spread, _ in self._holding(asked) for held in spread.sum(axis=1).tolist()]
+        return {term: held for term, held in zip(asked, many, strict=False) if held}
 
     @property
     def nbytes(self) -> int:
