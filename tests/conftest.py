@@ -4,6 +4,9 @@
 change. New examples are drawn by `make chaos` (`PART=properties`), which prints its seed.
 """
 
+import logging
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 from cairn.engines import quiet
@@ -19,3 +22,15 @@ settings.register_profile(
     "chaos", settings.get_profile("cairn"), derandomize=False, print_blob=True, max_examples=300
 )
 settings.load_profile("cairn")
+
+
+@pytest.fixture(autouse=True)
+def _levels_of_logs():
+    """A command sets what is logged for the rest of its process: here the next test is none of it."""
+    root = logging.getLogger()
+    kept = root.level, root.handlers[:]
+    yield
+    root.setLevel(kept[0])
+    root.handlers[:] = [one for one in root.handlers if one in kept[1]]
+    for name in [one for one in root.manager.loggerDict if one.partition(".")[0] in {"cairn", "uvicorn"}]:
+        logging.getLogger(name).setLevel(logging.NOTSET)

@@ -14,6 +14,7 @@ from cairn.engines.inmemory import InMemoryBackend
 from cairn.errors import Conflict, Invalid, NotFound, Unavailable
 from cairn.seams import Locator
 from cairn.surfaces.cli import main
+from tests.waiting import until
 
 NOTES = "default_app/default_project/users/alice"
 
@@ -109,6 +110,7 @@ def test_a_move_beside_a_writer_ends_and_the_next_has_the_rest(root, tmp_path):
 
         writer = threading.Thread(target=talk)
         writer.start()
+        until(lambda: told)
         memory.move_to(str(tmp_path / "there"))
         stop.set()
         writer.join()

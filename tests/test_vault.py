@@ -241,7 +241,8 @@ def test_two_processes_swap_on_one_file_without_loss(backend, tree, cache):
         from cairn.engines.vault import VaultBackend
         from cairn.errors import Conflict
         from cairn.seams import Locator, content_hash
-        b, at = VaultBackend(sys.argv[2], cache=sys.argv[3]), Locator("n.md")
+        b = VaultBackend(sys.argv[2], cache=sys.argv[3], timeout_seconds=240, stale_seconds=240)
+        at = Locator("n.md")
         for n in range(150):
             while True:
                 seen = b.read(at)
@@ -264,7 +265,8 @@ WRITER = """
     from cairn.notes.notebook import Draft, Notebook
     from cairn.types import Scope, Space
     who, tree, cache = sys.argv[1:]
-    notebook = Notebook(VaultBackend(tree, cache=cache), FileLocks(locks_directory(tree, cache) + "/names"))
+    files = VaultBackend(tree, cache=cache, timeout_seconds=240, stale_seconds=240)
+    notebook = Notebook(files, FileLocks(locks_directory(tree, cache) + "/names"))
     for n in range(500):
         text = f"writer {who} said {n}"
         notebook.append("episode", Scope(Space(), "user", "alice"), "2026-03-02", [Draft({}, {"Content": text})])
@@ -272,12 +274,13 @@ WRITER = """
 
 
 @pytest.mark.slow
-def test_two_vault_writers_and_a_planted_conflict_copy(backend, tree, cache):
+def test_two_vault_writers_and_a_planted_conflict_copy(tree, cache):
     """S29, S30, S72-S74, P4: 500 appends from each of two processes and a copy merged meanwhile:
     nothing lost, nothing doubled."""
     alice = Scope(Space(), "user", "alice")
     note = KINDS["episode"].locator(alice, "2026-03-02")
     locks = FileLocks(locks_directory(tree, cache) + "/names")
+    backend = VaultBackend(tree, cache=cache, timeout_seconds=LONG, stale_seconds=LONG)
     notebook = Notebook(backend, locks)
 
     children = run_together(WRITER, tree, cache)
