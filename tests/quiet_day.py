@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cairn.engines import lance
 from tests.surfaces.served import serving
+from tests.waiting import LONG
 
 TALK = "I keep two hives of bees in Lisbon."
 
@@ -41,7 +42,7 @@ def served(root: str, seconds: float) -> None:
         assert server.post("memory/add", {"session_id": "s2", "messages": [message]})[0] == 200
         assert server.post("memory/flush", {"session_id": "s2"})[0] == 200
         asked = {"user_id": "alice", "query": "who makes pictures of ships", "method": "vector"}
-        until = time.monotonic() + 60
+        until = time.monotonic() + LONG
         while "boats" not in json.dumps(
             server.post("memory/search", asked)[1]
         ):  # vectors come in the background

@@ -514,12 +514,12 @@ def test_pages_are_sorted_filtered_and_counted_exactly(world):
 def test_wait_covers_the_callers_own_write(world):
     """E86: after `wait(lsn)` the write is searchable; an LSN of a lost queue is met by a scan."""
     entry = world.episode("my own words")
-    assert world.indexer.wait(world.state.last_lsn(), 5)
+    assert world.indexer.wait(world.state.last_lsn(), LONG)
     assert world.hits("own") == [entry]
     shutil.rmtree(world.folder / ".index")
     world.close()
     again = Indexed(world.folder)
-    assert again.indexer.wait(10**6, 5)
+    assert again.indexer.wait(10**6, LONG)
     assert again.hits("own") == [entry]
     again.close()
 
@@ -610,7 +610,7 @@ def test_a_scan_sees_a_change_made_while_the_file_is_being_indexed(world, before
     world.index.apply = meanwhile
     world.indexer.drain()
     assert scanned[0].queued
-    assert reader.indexer.wait(scanned[0].lsn, 10)
+    assert reader.indexer.wait(scanned[0].lsn, LONG)
     assert reader.hits("orchard") == [entry]
     reader.close()
 
@@ -661,7 +661,7 @@ def test_what_is_known_of_one_place_is_told_without_all_the_others(tmp_path):
     world = Indexed(tmp_path)
     for scope in (ALICE, BOB):
         world.episode("a lantern", scope)
-    world.indexer.catch_up(20)
+    world.indexer.catch_up(LONG)
     everything = world.index.known_paths()
     users = sorted({path.rpartition("/episodes")[0] + "/" for path in everything})
     assert len(users) == 2

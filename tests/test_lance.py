@@ -23,7 +23,7 @@ from cairn.retrieval.answers import SearchRequest
 from cairn.retrieval.search import Searcher
 from cairn.seams import SystemClock
 from tests.chaos import engines
-from tests.waiting import until
+from tests.waiting import LONG, until
 from tests.world import ALICE, BOB, DAY, Indexed, by_meaning, by_words
 
 EMBEDDER = HashingEmbedder(64)
@@ -234,7 +234,7 @@ def test_a_rebuild_goes_on_for_as_long_as_it_moves(tmp_path, monkeypatch):
     world = Indexed(tmp_path)
     for n in range(12):
         world.notebook.append("episode", ALICE, f"2026-05-{n + 1:02}", [Draft({}, {"Content": text(n)})])
-    world.indexer.catch_up(30)
+    world.indexer.catch_up(LONG)
     rows, drain, passed = world.index.about(ALICE).rows, world.indexer.drain, [0.0]
 
     def one_by_one(limit=None, within=()):

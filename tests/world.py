@@ -50,6 +50,7 @@ from cairn.timetravel.runs import Runs
 from cairn.traffic import Traffic
 from cairn.types import CellEvent, Entry, Message, Scope, Space, ToolCall
 from tests import held
+from tests.waiting import LONG
 
 SPACE = Space()
 PROJECT = Scope(SPACE, "project", "")
@@ -441,7 +442,7 @@ class Indexed(World):
         self.indexer._recent.min_chars = min_chars
 
     def sync(self) -> None:
-        self.indexer.catch_up(10)
+        self.indexer.catch_up(LONG)
 
     def hits(self, words: str, scope: Scope = ALICE) -> list[str]:
         found = by_words(self.index, scope, tokens(words))

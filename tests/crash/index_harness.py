@@ -150,9 +150,7 @@ def run(
     errors = [error for worker in everyone for error in worker.errors]
     promised = [word for worker in everyone for word in worker.promised]
     world = Indexed(root)
-    begin = time.monotonic()
-    state = world.indexer.catch_up(60)
-    settled = time.monotonic() - begin
+    state = world.indexer.catch_up(LONG)
     rows = [row.text.split()[-1] for row in world.all_rows()]
     told = None
     if engine == "lancedb":
@@ -162,7 +160,6 @@ def run(
     world.close()
     assert not errors, errors[:5]
     assert state.state == "fresh", state
-    assert settled < 30, settled
     lost = set(promised) - set(rows)
     assert not lost, f"seed {seed}: {len(lost)} acknowledged entries are not indexed, e.g. {sorted(lost)[:3]}"
     assert len(rows) == len(set(rows)), f"seed {seed}: rows are doubled"

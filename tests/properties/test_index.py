@@ -25,6 +25,7 @@ from cairn.language.words import tokens
 from cairn.talk.lines import message_to
 from cairn.talk.sessions import cell_id, session_locator
 from cairn.types import Message, Scope, Space
+from tests.waiting import LONG
 from tests.world import ALICE, BOB, Indexed, by_words
 
 AGENT = Scope(Space("other"), "agent", "bot")
@@ -75,7 +76,7 @@ class KeptIndex(RuleBasedStateMachine):
         self.world.indexer.drain()
         fresh_dir = Path(tempfile.mkdtemp(prefix="fresh", dir=self.folder))
         fresh = Indexed(self.world.folder, index_dir=fresh_dir)
-        fresh.indexer.catch_up(30)
+        fresh.indexer.catch_up(LONG)
         self.agree(fresh)
         assert self.world.indexer.status().state == fresh.indexer.status().state == "fresh"
         fresh.close()
