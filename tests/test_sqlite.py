@@ -450,7 +450,7 @@ def test_another_programs_database_is_set_aside_whole(tmp_path):
 def test_a_newer_schema_makes_the_file_anew_without_a_warning(tmp_path, caplog):
     """A new version of ours is no trouble that a person has to read of, and nothing is called damaged; a damaged file is."""
     path = tmp_path / "a.db"
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="cairn")
     for version in (7, 8):
         made = Database(path, "CREATE TABLE said (words TEXT)", version=version)
         assert made.read(lambda db: db.execute("SELECT * FROM said").fetchall()) == []

@@ -69,7 +69,7 @@ def test_what_fails_again_and_again_is_told_ever_more_rarely(caplog):
     from cairn.errors import Unavailable
 
     told = TroubleLog(logging.getLogger("cairn.test"))
-    with caplog.at_level("WARNING"):
+    with caplog.at_level("WARNING", logger="cairn"):
         for _ in range(100):
             told.failed("a round", Unavailable("the disk is full"))
         assert len(caplog.records) == 7
