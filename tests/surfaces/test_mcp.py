@@ -391,6 +391,8 @@ def test_over_stdio_two_hosts_share_one_warm_process(root: Path, tmp_path: Path)
             assert one.protocol_version > other.protocol_version
             await told(one, "remember", content="Deploys wait for the migration job.", category="gotcha")
             pid = until(lambda: link.ask(root, {"op": "ping"}, LONG))["pid"]
+            asked = {"op": "tool", "name": "recall", "arguments": {"query": "what do deploys wait for"}}
+            until(lambda: "migration job" in str(link.ask(root, asked, LONG)), "it is indexed")
             words, _ = await told(other, "recall", query="what do deploys wait for")
             assert "migration job" in words
             assert "query: is missing" in await refused(other, "recall")
