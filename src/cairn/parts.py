@@ -588,9 +588,8 @@ class Parts:
         )
 
     def _known_at(self, scope: Scope, when: datetime) -> ScannedScope | None:
-        from cairn.timetravel.past import known_at
-
-        return known_at(self.observer, self.scan, scope, when, self.settings.zone)
+        self.observer.look_around()
+        return self.scan.as_of(scope, self.observer.of(scope.space).as_of(when), when)
 
     def _count_hits(self, scope: Scope, hits: Sequence[Hit]) -> None:
         self.keeper.record_hits([(scope, hit.entry_id) for hit in hits])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from cairn import governed
@@ -33,9 +36,11 @@ if TYPE_CHECKING:
     from cairn.governed.lifecycle import ConsolidationReport, SweepReport
     from cairn.governed.migrate import ImportReport
     from cairn.governed.pages import PagesReport
-    from cairn.governed.procedures import ScanReport
+    from cairn.governed.procedures import ScanReport, SkillFile
 
 answers = Answers("keeping")
+
+_MAX_SKILL_BYTES, _MAX_SKILL_FILES = 1024 * 1024, 10_000
 
 
 Items = Sequence[str] | None
@@ -421,15 +426,13 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> ScanReport:
         """Bring the registry in step with the skills in the root and in `folders`."""
-        from cairn.operations.skillfolders import skill_files
-
         space = space_named(**at)
         found = [*governed.procedures.skills_in_root(self.parts.keeper, space)]
         sources = ["root"]
         for folder in folders:
-            mine = skill_files(folder)
-            found += mine.files
-            sources.append(mine.source)
+            source, files = _skill_files(folder)
+            found += files
+            sources.append(source)
         return governed.procedures.scan_skills(self.parts.keeper, space, found, sources=sources)
 
     @operation(
@@ -473,12 +476,10 @@ class Keeping(Room):
         **at: Unpack[InSpace],
     ) -> ScanReport:
         """Take one SKILL.md in as a procedure: the file at `path`, or `text` under that name."""
-        from cairn.operations.skillfolders import one_skill_file
-
         if text is None:
             if not path:
                 raise Invalid("Give the path of a SKILL.md, or its text and a name.", field="path")
-            file = one_skill_file(path)
+            file = _one_skill_file(path)
         elif path or name:
             file = governed.procedures.SkillFile(path or f"{name}/SKILL.md", text, source="import")
         else:
@@ -491,3 +492,73 @@ class Keeping(Room):
         space = space_named(**at)
         governed.core.reconcile_all(self.parts.keeper, space)
         return governed.pages.refresh(self.parts.keeper, space)
+
+
+# ---------------------------------------------------------------- skill files outside the memory root, on this machine
+
+
+def _skill_files(folder: str) -> tuple[str, list[SkillFile]]:
+    """What a folder is called in the registry, and the skills below it: every `SKILL.md`, and every `.md` file of a
+    folder called `commands`. Links are not followed.
+
+    Raises:
+        NotFound: there is no such folder.
+        Invalid: it is a file, or holds more skills than anyone means.
+    """
+    top = _place(folder)
+    if not top.exists():
+        raise NotFound(f"{folder}: there is no such folder.", path=folder)
+    if not top.is_dir():
+        raise Invalid(f"{folder} is a file; name the folder that holds skills.", path=folder)
+    source = f"folder:{top}"
+    found = []
+    for here, folders, names in os.walk(top):
+        folders[:] = sorted(name for name in folders if name not in {".git", "node_modules"})
+        for name in sorted(names):
+            is_command = name.endswith(".md") and Path(here).name == "commands"
+            if name == "SKILL.md" or is_command:
+                file = Path(here) / name
+                if file.is_symlink():
+                    continue
+                found.append(_read_skill(file, source))
+                if len(found) > _MAX_SKILL_FILES:
+                    raise Invalid(f"{folder} holds more than {_MAX_SKILL_FILES} skills.", path=folder)
+    return source, found
+
+
+def _one_skill_file(path: str) -> SkillFile:
+    """One skill file, wherever it lies; of a folder, its `SKILL.md`.
+
+    Raises:
+        NotFound: there is no such file.
+        Invalid: it is not a Markdown file, too large, or not UTF-8.
+    """
+    file = _place(path)
+    if file.is_dir():
+        file /= "SKILL.md"
+    elif file.exists() and file.suffix != ".md":
+        raise Invalid(f"{path} is not a Markdown file: name a SKILL.md, or the folder it is in.", path=path)
+    return _read_skill(file, "import")
+
+
+def _place(name: str) -> Path:
+    if not isinstance(name, str) or not name.strip() or "\0" in name:
+        raise Invalid(f"{name!r:.60} is no path: name a folder or a SKILL.md.", field="path")
+    return Path(name).expanduser().absolute()
+
+
+def _read_skill(file: Path, source: str) -> SkillFile:
+    try:
+        info = file.stat()
+        if info.st_size > _MAX_SKILL_BYTES:
+            raise Invalid(
+                f"{file.name} has {info.st_size} bytes; a skill has at most {_MAX_SKILL_BYTES}.",
+                path=str(file),
+            )
+        text = file.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"{file}: there is no such file.", path=str(file)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"{file} cannot be read as UTF-8 text ({error}).", path=str(file)) from None
+    changed = datetime.fromtimestamp(info.st_mtime, UTC).isoformat()
+    return governed.procedures.SkillFile(str(file), text, changed, source)

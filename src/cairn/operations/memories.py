@@ -278,8 +278,8 @@ class Single(Room):
             include_hidden=archived,
             consistency=consistency,
         )
-        if parts.daemon is None and consistency != "strong":
-            parts.indexer.catch_up(request.wait_seconds, embed=method != "keyword")
+        if consistency != "strong":
+            parts.settle(embed=method != "keyword")
         found = parts.searcher.search(request)
         return replace(
             found, episodes=(), agent_cases=(), agent_skills=(), unprocessed_messages=(), unflushed=()

@@ -187,8 +187,8 @@ class Recall(Room):
             limited_to=limited_to,
             kinds=tuple(kinds),
         )
-        if self.parts.daemon is None and consistency != "strong":
-            self._catch_up(request.wait_seconds, embed=method != "keyword")
+        if consistency != "strong":
+            self.parts.settle(embed=method != "keyword")
         with self.parts.foreground():
             found = self.parts.searcher.search(request)
             if include_knowledge and sees_shared and not filters and as_of is None:
@@ -349,8 +349,8 @@ class Recall(Room):
                     f"The index has not reached every change so far within {_STRONG_SECONDS:g} s: ask again, or "
                     "without strong consistency."
                 )
-        elif self.parts.daemon is None:
-            self._catch_up(10.0)
+        else:
+            self.parts.settle()
         return self.parts.listing.get(request)
 
     @operation("GET /show", answers.ShownData, rules.one_entry(write=False), tool=True)
@@ -378,13 +378,6 @@ class Recall(Room):
         from cairn.operations import lookup
 
         return lookup.show(self.parts, Space(app_id, project_id), entry_id)
-
-    def _catch_up(self, seconds: float, *, embed: bool = False) -> None:
-        """Bring the index up to date; on a disk that refuses, a reader who does not insist gets what there is."""
-        try:
-            self.parts.catch_up(seconds, embed=embed)
-        except Unavailable as error:
-            log.warning("the index is not up to date: %s", error)
 
 
 def _moment(text: str | datetime | None) -> datetime | None:

@@ -122,8 +122,25 @@ class NoteScan:
                 found = read_note(place, place.kind.parse(text), locator.key, {}, zone=self._zone)
             yield [new.row for new in found.rows]
 
-    def told_by(self, scope: Scope, rows: Sequence[Row], when: datetime) -> ScannedScope:
-        """An index over `rows` and what the scope's sessions had said by `when`: a look into the past."""
+    def as_of(
+        self, scope: Scope, texts: Mapping[tuple[str, str], str], when: datetime
+    ) -> ScannedScope | None:
+        """What a scope held at `when`; None where nothing had been recorded by then.
+
+        Entries are as their `texts` (by path and id) stood then; messages are those said by then.
+        """
+        blocks: dict[str, list[str]] = {}
+        for (path, _), text in sorted(texts.items()):
+            blocks.setdefault(path, []).append(text)
+        rows: list[Row] = []
+        for path, found in blocks.items():
+            place = place_of(Locator(path))
+            if place is None or place.scope != scope or place.kind.storage != "daily":
+                continue
+            note = place.kind.parse("\n".join(found))
+            rows += [new.row for new in read_note(place, note, path, {}, zone=self._zone).rows]
+        if not texts:
+            return None
         until_ms = int(when.timestamp() * 1000)
         said = (row for found in self._talk(scope, when) for row in found if row.timestamp_ms <= until_ms)
         return ScannedScope(scope, [*rows, *said])
