@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cairn.errors import Invalid
 from cairn.index.filters import packed, parse, plain_session
-from cairn.talk.labels import labels_of
+from cairn.talk.messages import labels_of
 
 ROWS = [
     {

@@ -17,7 +17,7 @@ from cairn.notes.kinds import place_of
 from cairn.seams import Locator
 from cairn.strategies import Event, Job, Kit, Outcome, Strategy, StrategyAsk, engine
 from cairn.strategies import options as ome
-from cairn.strategies.cron import Cron
+from cairn.strategies.options import Cron
 from cairn.types import CellEvent
 from tests.waiting import calls_of
 from tests.world import TALKED, MovedClock, World, case_steps, trajectory

@@ -8,7 +8,7 @@ import pytest
 
 import cairn
 from cairn.config import CaptureSettings
-from cairn.talk.boundary import Cut, Stretch, estimated_tokens, message_tokens
+from cairn.talk.inbox import Cut, Stretch, estimated_tokens, message_tokens
 from cairn.types import ToolCall
 from tests.world import said
 

@@ -81,8 +81,8 @@ MUTATIONS = (
     Mutation(
         "a cell is called done before its episode is written",
         "talk/telling.py",
-        "        said = self._log.words(session_locator(space, session_id), record, trust=not check_first)\n        lsn = 0\n",
-        "        said = self._log.words(session_locator(space, session_id), record, trust=not check_first)\n"
+        "            said = log.messages_of(record)\n        lsn = 0\n",
+        "            said = log.messages_of(record)\n"
         "        self._inbox.done(space, session_id, [record.cell_id])\n        lsn = 0\n",
         (KILLS, "tests/test_talk_capture.py", WORLD),
     ),

@@ -149,7 +149,7 @@ class ToolCall:
 class Message:
     """What was said. `timestamp` is epoch milliseconds; `id` is given by the inbox ("" before that).
 
-    `tags` and `metadata` are the caller's own: kept as they came, and what filters look into (`cairn.talk.labels`).
+    `tags` and `metadata` are the caller's own: kept as they came, and what filters look into (`cairn.talk.messages`).
     """
 
     sender_id: str

@@ -22,7 +22,7 @@ from typing import Any
 from cairn.config import SECTIONS, load, shown
 from cairn.errors import Invalid, Misconfigured
 from cairn.index import filters
-from cairn.talk.labels import labels_of
+from cairn.talk.messages import labels_of
 from tests.surfaces.served import Server, serving
 
 ODD = [

@@ -42,7 +42,7 @@ _MOST_MS = 1 << 62
 _MAX_DEPTH, _MAX_NODES, _MAX_LIST = 16, 256, 1000
 
 # Where the index keeps each field. Senders are one text, each id between line breaks: "\nana\nbo\n"; so are the labels
-# (`cairn.talk.labels`) that `tags` and `metadata.KEY` look into.
+# (`cairn.talk.messages`) that `tags` and `metadata.KEY` look into.
 LABELS = "labels"
 COLUMNS: Mapping[str, str] = {
     "session_id": "session_id",

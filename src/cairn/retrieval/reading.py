@@ -21,7 +21,7 @@ from cairn.notes.format import Note, list_items
 from cairn.notes.frontmatter import find_head
 from cairn.notes.kinds import Place
 from cairn.seams import Locator
-from cairn.talk import labels
+from cairn.talk.messages import inline_of, labels_of, read_inline
 from cairn.talk.sessions import SessionLog, SessionState
 from cairn.types import Entry, Message, Scope
 
@@ -32,7 +32,7 @@ _UPDATES = ("updated_at", "last_updated_at", "last_appended_at")
 _MAX_MS = 2**62
 MAX_ENTRY_BYTES = 1024 * 1024
 _FORM = b"4"  # part of every source hash: bump when rows are made differently
-_UNLABELLED = tuple(map(str, labels.inline_of(()).values()))
+_UNLABELLED = tuple(map(str, inline_of(()).values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _entry_row(place: Place, entry: Entry, path: str, successor: object, zone: t
         fields=fields,
         status="deprecated" if successor is not None else inline.get("status", ""),
         content_sha256=place.kind.content_hash(entry),
-        labels=labels.labels_of(*labels.read_inline(inline)),
+        labels=labels_of(*read_inline(inline)),
     )
 
 
@@ -234,7 +234,7 @@ def _take(
             continue
         answers = (message.tool_call_id,) if message.tool_call_id else ()
         labelled = message.tags or message.metadata
-        marked = map(str, labels.inline_of([message]).values()) if labelled else _UNLABELLED
+        marked = map(str, inline_of([message]).values()) if labelled else _UNLABELLED
         about = (str(message.timestamp), message.speaker, *told.names, *answers, *marked)
         source = source_hash(told.cell_id or "", message.id, text, *about)
         row = _message_row(told, message)
@@ -274,7 +274,7 @@ def _message_row(told: _Told, message: Message) -> Row:
         sender_name=message.sender_name,
         fields=fields,
         ordinal=int(message.id.rpartition("_")[2]),
-        labels=labels.labels_of(message.tags, message.metadata),
+        labels=labels_of(message.tags, message.metadata),
     )
 
 

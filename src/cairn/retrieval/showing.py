@@ -12,7 +12,7 @@ from typing import Any
 
 from cairn.index.corpus import AGENT_DOCUMENTS, SKILL_FILE, Row
 from cairn.notes.format import list_items
-from cairn.talk import labels
+from cairn.talk.messages import read_inline
 from cairn.types import Evidence, Freshness, Hit, Message
 
 # The array of an answer that each kind goes into.
@@ -122,7 +122,7 @@ def _episode(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
         "subject": _text(fields.get("Subject")) or body[:80],
         "episode": body,
         "type": "Conversation",
-        **_labelled(*labels.read_inline({key: str(value) for key, value in fields.items()})),
+        **_labelled(*read_inline({key: str(value) for key, value in fields.items()})),
     }
 
 
@@ -152,7 +152,7 @@ def _agent_case(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
         "outcome": _text(fields.get("outcome")) or None,
         "quality_score": _number(fields.get("quality_score")),
         "key_insight": fields.get("KeyInsight") or None,
-        **_labelled(*labels.read_inline({key: str(value) for key, value in fields.items()})),
+        **_labelled(*read_inline({key: str(value) for key, value in fields.items()})),
     }
 
 

@@ -3,7 +3,7 @@
 A strategy has a trigger (a cut cell, a written case, an edited episode, a schedule), an input named by the ids
 it consumes, and an output written through the notebook. All have one shape: `asks` says which inputs an event
 holds, `discover` which inputs the notes hold, `run` turns a batch of jobs into outcomes. The engine does the rest:
-queue, lease, retries, records. A new strategy is one file, and one line in `registry.all_strategies`.
+queue, lease, retries, records. A new strategy is one file, and one line in `engine.all_strategies`.
 
     CellEvent -> asks -> job (queued in ome.db) -> run -> notebook -> .md, then one line in journal/derived.jsonl
 """

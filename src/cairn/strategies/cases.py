@@ -19,7 +19,7 @@ from cairn.language import sentences, tongues
 from cairn.notes.notebook import Draft
 from cairn.strategies import CaseEvent, Job, Kit, Outcome, Strategy, StrategyAsk, asking
 from cairn.strategies.facts import by_day, parents_of
-from cairn.talk import labels
+from cairn.talk.messages import inline_of
 from cairn.types import Message, ToolCall
 
 CaseOutcome = Literal["success", "partial", "failure", "unknown"]
@@ -234,7 +234,7 @@ def _draft(ask: StrategyAsk, case: Case, said: Sequence[Message], kit: Kit) -> D
             "tools": list(dict.fromkeys(step.tool for step in case.steps)),
             "duration_seconds": case.duration_seconds,
             "message_ids": list(case.message_ids[:20]),
-            **labels.inline_of(said),
+            **inline_of(said),
         },
         {
             "TaskIntent": kit.redact(case.task_intent),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cairn.errors import CairnError, NotFound
 from cairn.notes.kinds import KINDS
-from cairn.seams import Journals, Locator
+from cairn.seams import Locator
 from cairn.strategies.statements import Statement, statements_of
 from cairn.talk.sessions import (
     CellCorrections,
@@ -28,27 +28,18 @@ if TYPE_CHECKING:
     from cairn.strategies import StrategyAsk
 
 CELLS_KEPT = 512
-_MESSAGES_KEPT = 20_000
 _log = logging.getLogger(__name__)
-_Kept = tuple[int, Cell, dict[tuple[str, str], CellCorrections]]
 
 
 class Cells:
-    """Reads cells. Keeps those that several strategies ask for in one batch, and no more under steady work."""
+    """Reads cells. Keeps what is stated in those that several strategies ask for in one batch, and no more."""
 
     def __init__(
-        self,
-        notebook: Notebook,
-        journals: Journals,
-        step_aside: Callable[[], object] = lambda: None,
-        sessions: SessionLog | None = None,
+        self, notebook: Notebook, sessions: SessionLog, step_aside: Callable[[], object] = lambda: None
     ) -> None:
         # Every job passes through `cell`, so this is where background work makes way for people who wait.
         self._step_aside = step_aside
-        self._notebook, self._journals = notebook, journals
-        self._log = sessions or SessionLog(journals)
-        self._cells: OrderedDict[tuple[Locator, str], _Kept] = OrderedDict()
-        self._messages_kept = 0
+        self._notebook, self._log = notebook, sessions
         self._statements: OrderedDict[str, tuple[Cell, list[Statement]]] = OrderedDict()
 
     def drop(self) -> None:
@@ -57,10 +48,8 @@ class Cells:
         self.let_go()
 
     def let_go(self) -> None:
-        """Keep no cells: a batch is done, and what several strategies shared in it is not asked again."""
-        self._cells.clear()
+        """Keep nothing of cells: a batch is done, and what several strategies shared in it is not asked again."""
         self._statements.clear()
-        self._messages_kept = 0
 
     def cell(self, ask: StrategyAsk) -> Cell:
         """The cell an ask is about, as its owner corrected it. Raises `NotFound` when its words are gone."""
@@ -70,29 +59,14 @@ class Cells:
     def said(self, ask: StrategyAsk) -> tuple[Cell, CellCorrections]:
         """The cell an ask is about as it was said, and what its owner corrected in it."""
         self._step_aside()
-        space = ask.scope.space
-        locator = session_locator(space, ask.session_id)
-        size = self._journals.size(locator)
-        kept = self._cells.get((locator, ask.cell_id))
-        if kept is None or kept[0] != size:
-            kept = self._cells[locator, ask.cell_id] = (size, *self._read(locator, ask, kept))
-            while self._messages_kept > _MESSAGES_KEPT or len(self._cells) > CELLS_KEPT:
-                _, (_, oldest, _) = self._cells.popitem(last=False)
-                self._messages_kept -= len(oldest.messages)
-        _, cell, corrections = kept
-        return cell, corrections.get((ask.scope.track, ask.scope.owner)) or CellCorrections()
-
-    def _read(
-        self, locator: Locator, ask: StrategyAsk, kept: _Kept | None
-    ) -> tuple[Cell, dict[tuple[str, str], CellCorrections]]:
-        state = self._log.load(locator)
-        record = state.cell(ask.cell_id)
-        messages = state.messages_of(record) if record else ()
-        if record is None or not messages:
-            raise NotFound(f"The words of cell {ask.cell_id} are not in session {ask.session_id} any more.")
-        self._messages_kept += len(messages) - (len(kept[1].messages) if kept is not None else 0)
-        cell = Cell(record.cell_id, ask.scope.space, ask.session_id, messages, record.day, record.reason)
-        return cell, {key[1:]: mine for key, mine in state.corrections.items() if key[0] == record.cell_id}
+        space, cell_id = ask.scope.space, ask.cell_id
+        with self._log.around(session_locator(space, ask.session_id), cell_id) as state:
+            record = state.cell(cell_id)
+            said = state.messages_of(record) if record is not None else ()
+            mine = state.corrections.get((cell_id, ask.scope.track, ask.scope.owner)) or CellCorrections()
+        if record is None or not said:
+            raise NotFound(f"The words of cell {cell_id} are not in session {ask.session_id} any more.")
+        return Cell(cell_id, space, ask.session_id, said, record.day, record.reason), mine
 
     def statements(self, ask: StrategyAsk, zone: tzinfo) -> list[Statement]:
         """What is stated in the cell of an ask; several strategies and owners share the work."""
@@ -100,7 +74,7 @@ class Cells:
         cell, mine = self.said(ask)
         if mine.current:
             return statements_of(corrected(cell.messages, mine.current), zone, self._step_aside)
-        if key not in self._statements or self._statements[key][0] is not cell:
+        if key not in self._statements or self._statements[key][0] != cell:
             self._statements[key] = (cell, statements_of(cell.messages, zone, self._step_aside))
             while len(self._statements) > CELLS_KEPT:
                 self._statements.popitem(last=False)

@@ -25,10 +25,16 @@ from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.seams import Clock, Embedder, Jobs, Journals, Locator, Locks, Writer
 from cairn.seams.storage import read_on
 from cairn.strategies import Event, Job, Kit, Outcome, Schedule, Strategy, StrategyAsk
+from cairn.strategies.cases import ExtractAgentCase
 from cairn.strategies.cells import CELLS_KEPT, Cells
-from cairn.strategies.cron import Cron
-from cairn.strategies.options import LiveOptions, Options
-from cairn.strategies.registry import all_strategies
+from cairn.strategies.corrections import FollowCorrections
+from cairn.strategies.facts import ExtractAtomicFacts
+from cairn.strategies.foresight import ExtractForesight
+from cairn.strategies.options import Cron, LiveOptions, Options
+from cairn.strategies.profile import ExtractUserProfile
+from cairn.strategies.proposals import ProposeMemories
+from cairn.strategies.reflection import ReflectEpisodes
+from cairn.strategies.skills import ExtractAgentSkill
 from cairn.talk.sessions import SessionLog
 from cairn.types import CellEvent, JobRun, Queued, Space
 
@@ -124,7 +130,7 @@ class Engine:
         self._notebook = notebook
         self._root = root
         self.jobs = jobs
-        self._cells = Cells(notebook, journals, give_way, sessions)
+        self._cells = Cells(notebook, sessions or SessionLog(journals), give_way)
         self.on_work: Callable[[], None] = lambda: None
         """Told that this process queued something."""
         self._kit = Kit(
@@ -647,3 +653,18 @@ def _records(space: Space, lines: Iterable[str]) -> set[tuple[Space, str, str]]:
 
 def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:500]
+
+
+def all_strategies() -> list[Strategy]:
+    """One of each, in the order in which they run."""
+    return [
+        ExtractAtomicFacts(),
+        ExtractForesight(),
+        ExtractUserProfile(),
+        # After those whose notes it mends: what they have not written yet cannot be put right.
+        FollowCorrections(),
+        ExtractAgentCase(),
+        ExtractAgentSkill(),
+        ProposeMemories(),
+        ReflectEpisodes(),
+    ]

@@ -23,7 +23,7 @@ from cairn.notes.notebook import Draft
 from cairn.strategies import Job, Kit, Outcome, Strategy, StrategyAsk, asking
 from cairn.strategies.similarity import particulars
 from cairn.strategies.statements import Setting, Statement, normal
-from cairn.talk import labels
+from cairn.talk.messages import inline_of
 from cairn.types import Entry, Message, Scope
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def fact_draft(ask: StrategyAsk, statement: Statement, text: str, said: Sequence
             "message_ids": list(statement.message_ids),
             "speaker_id": statement.speaker_id,
             "attribute": statement.attribute or None,
-            **labels.inline_of(message for message in said if message.id in sources),
+            **inline_of(message for message in said if message.id in sources),
         },
         {"Fact": text},
     )

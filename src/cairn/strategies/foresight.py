@@ -17,7 +17,7 @@ from cairn.strategies import Job, Kit, Outcome, Strategy, StrategyAsk, asking
 from cairn.strategies.facts import by_day, parents_of
 from cairn.strategies.phrases import Phrases, pattern_in, spoken
 from cairn.strategies.statements import MAX_CHARS, Setting, Told, is_binding, quote, stated_part, supports
-from cairn.talk import labels
+from cairn.talk.messages import inline_of
 from cairn.types import Message, Scope
 
 ASSUMED_DAYS = 30
@@ -223,7 +223,7 @@ def foresight_draft(ask: StrategyAsk, ahead: Foresight, redact: Callable[[str], 
             "duration_days": (ahead.end - ahead.start).days + 1,
             "window": "stated" if ahead.is_stated else "assumed",
             "message_ids": [ahead.message.id] if ahead.message.id else [],
-            **labels.inline_of([ahead.message]),
+            **inline_of([ahead.message]),
         },
         {"Foresight": redact(ahead.text), "Evidence": redact(ahead.evidence)},
     )

@@ -27,7 +27,7 @@ from cairn.notes.notebook import Draft
 from cairn.seams import Locator
 from cairn.strategies import Job, Kit, Outcome, Schedule, Strategy, StrategyAsk, asking
 from cairn.strategies.similarity import measured, particulars
-from cairn.talk import labels
+from cairn.talk.messages import union_of
 from cairn.types import Entry, Scope
 
 NARRATIVE_CHARS = 20_000
@@ -295,7 +295,7 @@ def _merge(scope: Scope, cluster: str, members: Sequence[Episode], ledger: Ledge
             "parent_id": cluster,
             "sender_ids": list(senders),
             "source_episode_ids": [m.entry.id for m in members],
-            **labels.union_of(m.entry.inline for m in members),
+            **union_of(m.entry.inline for m in members),
         },
         {
             "Subject": kit.redact(title),

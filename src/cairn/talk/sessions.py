@@ -62,7 +62,7 @@ from cairn.talk.turns import Corrections, corrected
 from cairn.types import Message, Space
 
 if TYPE_CHECKING:
-    from cairn.talk.boundary import Stretch
+    from cairn.talk.inbox import Stretch
 
 SESSIONS = "sessions"
 _SUFFIX = ".jsonl"
@@ -580,17 +580,20 @@ class SessionLog:
                 return found
         return self._read_anew(locator, corrected_by)
 
-    def words(self, locator: Locator, cell: CellRecord, *, trust: bool = False) -> tuple[Message, ...]:
-        """The messages of one cell as the log has them now; with `trust`, as they were when it was last looked at."""
+    @contextmanager
+    def around(self, locator: Locator, cell_id: str, *, trust: bool = False) -> Iterator[SessionState]:
+        """The kept state itself, with the words of one cell, for a quick look; with `trust`, as it was last looked at."""
         held = self._entry(locator, keep=True)
         assert held is not None
         with held.lock:
-            state = held.state if trust else None
-            if state is None:
-                state = self._caught_up(held, locator)
-            if cell.first >= state.floor:
-                return state.messages_of(cell)
-        return self._read_anew(locator).messages_of(cell)
+            state = (held.state if trust else None) or self._caught_up(held, locator)
+            cell = state.cell(cell_id)
+            if cell is not None and cell.first < state.floor:
+                # Whoever asks for old words asks for more of them: all are kept until the log goes on.
+                state = held.state = self._read_anew(locator)
+                self._account(held)
+            yield state
+        self._shrink()
 
     def peek(self, locator: Locator) -> SessionState | None:
         """What memory holds of a session just now; it is not compared with the log."""

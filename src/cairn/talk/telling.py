@@ -34,9 +34,10 @@ from cairn.errors import CairnError, Invalid, NotFound
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft, Notebook, OnChange
 from cairn.seams import Clock, Locator, Locks, StorageBackend, Writer
-from cairn.talk import labels, narrative
+from cairn.talk import narrative
 from cairn.talk.inbox import Inbox
 from cairn.talk.lines import CellRecord
+from cairn.talk.messages import inline_of
 from cairn.talk.narrative import EpisodeText, said_at
 from cairn.talk.sessions import SessionLog, session_locator
 from cairn.talk.tidying import is_machine_made
@@ -322,7 +323,10 @@ class Teller:
         check_first: bool,
     ) -> Telling:
         # Of a cell that was cut a moment ago memory has the words; what became of them meanwhile is looked at in the end.
-        said = self._log.words(session_locator(space, session_id), record, trust=not check_first)
+        with self._log.around(
+            session_locator(space, session_id), record.cell_id, trust=not check_first
+        ) as log:
+            said = log.messages_of(record)
         lsn = 0
         episodes: dict[Owner, tuple[Scope, str]] = {}
         failed: dict[Owner, CairnError] = {}
@@ -445,8 +449,11 @@ class Teller:
         owners: Sequence[Owner],
     ) -> tuple[Message, ...]:
         """What was forgotten while its cell was told must not come back with the episode: tell it without that."""
-        log = session_locator(space, session_id)
-        while (now := self._log.words(log, record)) != said:
+        while True:
+            with self._log.around(session_locator(space, session_id), record.cell_id) as log:
+                now = log.messages_of(record)
+            if now == said:
+                return said
             said = now
             for _, locator, entry in self._episodes(space, record, owners):
                 with suppress(NotFound):  # forgotten whole meanwhile
@@ -455,7 +462,6 @@ class Teller:
                         continue
                     extraction = self._extractor.extract(cell_of(space, session_id, record, said), prompts)
                     self._notebook.change(locator, entry.id, partial(_replaced, extraction, said))
-        return said
 
     def retell(
         self,
@@ -482,7 +488,7 @@ class Teller:
             "parent_type": "memcell",
             "parent_id": cell.id,
             "sender_ids": list(dict.fromkeys(message.sender_id for message in cell.messages)),
-            **labels.inline_of(cell.messages),
+            **inline_of(cell.messages),
             "writer": extraction.writer,
             "writer_failure": " ".join(extraction.failure.split()) or None,
         }
@@ -561,6 +567,6 @@ def _sections(extraction: Extraction) -> dict[str, str]:
 
 
 def _replaced(extraction: Extraction, said: Sequence[Message], old: Entry) -> Draft:
-    inline: dict[str, Any] = {**old.inline, **labels.inline_of(said), "writer": extraction.writer}
+    inline: dict[str, Any] = {**old.inline, **inline_of(said), "writer": extraction.writer}
     inline["writer_failure"] = " ".join(extraction.failure.split()) or None
     return Draft(inline, {**old.sections, **_sections(extraction)})
