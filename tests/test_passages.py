@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import cairn
 from cairn.engines.embedders import HashingEmbedder
 from cairn.index.corpus import KIND_CODES
-from cairn.language.passages import PASSAGE_BYTES, passages
+from cairn.language.sentences import PASSAGE_BYTES, passages
 from cairn.operations.recalling import prompt
 from cairn.retrieval.answers import SearchResult, shortened, tokens_of, within_budget
 from cairn.retrieval.rank import late_matches

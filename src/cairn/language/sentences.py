@@ -1,7 +1,11 @@
-"""Where one sentence ends and the next begins, without a model and in linear time.
+"""Where one sentence ends and the next begins, and long texts cut into passages, without a model and in linear time.
 
 Made for chat: line breaks end sentences, closing quotes and brackets stay with theirs, and the dots of
 abbreviations, initials, numbers and addresses do not count. Chinese and Japanese need no blank after a stop.
+
+Passages are pieces an embedder can read whole and a person can read at a glance. A cut is made where the text itself
+pauses: between paragraphs, else lines, else sentences, else words. The same text is always cut in the same places, so
+passages need not be kept anywhere: their places are enough.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from cairn.language import tongues
 
@@ -16,6 +21,13 @@ _STOP = re.compile(r"(?<![.!?…؟।])[.!?…؟।]++[\"'”’»)\]]*+(?=\s|$)
 _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)\.$")
 # "am 1. Juli", "den 3. und 4.": a number with a dot is an ordinal where a month or a small letter follows.
 _ORDINAL = re.compile(r"(?<!\S)\d{1,2}\.$")
+# About 220 word pieces of English, and as much of scripts whose characters take three bytes and a piece each.
+PASSAGE_BYTES = 900
+# Where a text may be cut, the best first; a cut is made before the second part of the match.
+_PAUSES = tuple(
+    re.compile(pattern)
+    for pattern in (r"\n\s*\n()|\n(?=#)()", r"\n()", r"(?<=[.!?;:])\s+()|(?<=[。！？；])()", r"\s+()")
+)
 
 
 @functools.cache
@@ -70,3 +82,47 @@ def _goes_on(text: str, start: int, dot: int) -> bool:
         return True
     following = text[dot : dot + 8].lstrip()[:1]
     return bare in abbreviations and (following.islower() or following.isdigit())
+
+
+class Passage(NamedTuple):
+    """A stretch of a text, by its characters: `text[start:end]`."""
+
+    start: int
+    end: int
+
+
+def passages(text: str, size: int = PASSAGE_BYTES) -> list[Passage]:
+    """The passages of `text`, in order, which together are all of it; a text that is not long is one passage.
+
+    >>> [tuple(p) for p in passages("One. Two.", 6)]
+    [(0, 5), (5, 9)]
+    """
+    if len(text) * 4 <= size:
+        return [Passage(0, len(text))]
+    many = len(text.encode("utf-8", "surrogatepass"))
+    if many <= size * 4 // 3:
+        return [Passage(0, len(text))]
+    # In characters of this text; the last passage must not be a scrap, so all of them are about as long.
+    limit = max(1, size * len(text) // many)
+    count = -(-len(text) // limit)
+    out = []
+    start = 0
+    while start < len(text):
+        left = len(text) - start
+        if left <= limit * 4 // 3:
+            out.append(Passage(start, len(text)))
+            break
+        end = _cut(text, start, min(limit, -(-left // max(1, count - len(out)))), limit)
+        out.append(Passage(start, end))
+        start = end
+    return out
+
+
+def _cut(text: str, start: int, wanted: int, limit: int) -> int:
+    """Where the passage that begins at `start` ends: the best pause around `wanted` characters, within `limit`."""
+    low, high = start + max(1, wanted // 2), start + limit
+    for pause in _PAUSES:
+        found = [match.end() for match in pause.finditer(text, low, high)]
+        if found:
+            return min(found, key=lambda end: abs(end - start - wanted))
+    return high

@@ -36,7 +36,7 @@ from cairn.language.documents import (
     summary,
     topics,
 )
-from cairn.language.passages import passages
+from cairn.language.sentences import passages
 from cairn.notes.frontmatter import find_head, read_head
 from cairn.notes.kinds import place_of, scope_locator, space_of
 from cairn.notes.notebook import ChangeType

@@ -22,7 +22,7 @@ from cairn.index.corpus import (
     Row,
     SearchIndex,
 )
-from cairn.language.passages import PASSAGE_BYTES, passages
+from cairn.language.sentences import PASSAGE_BYTES, passages
 from cairn.notes.format import list_items
 from cairn.retrieval import rank
 from cairn.retrieval.answers import SearchRequest

@@ -16,7 +16,7 @@ from typing import Any
 from cairn.errors import Invalid
 from cairn.index.corpus import PASSAGE, NewRow, Row
 from cairn.index.embedding_text import message_text, spoken_names
-from cairn.language.passages import PASSAGE_BYTES, passages
+from cairn.language.sentences import PASSAGE_BYTES, passages
 from cairn.notes.format import Note, list_items
 from cairn.notes.frontmatter import find_head
 from cairn.notes.kinds import Place
