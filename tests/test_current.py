@@ -17,7 +17,7 @@ from cairn.language.traits import Trait, only_trait, replaces, traits_of
 from cairn.notes.format import parse_note
 from cairn.notes.notebook import Draft
 from cairn.operations.recalling import prompt
-from cairn.retrieval.showing import as_said, shown
+from cairn.retrieval.answers import as_said, shown
 from cairn.seams import SystemClock
 from cairn.strategies.similarity import particulars
 from cairn.types import Evidence, Hit, Scope, Space

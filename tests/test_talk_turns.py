@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from cairn.notes.format import parse_note, render_body, render_entry
 from cairn.talk import narrative
-from cairn.talk.turns import corrected, corrections_in
+from cairn.talk.narrative import corrections_in
+from cairn.talk.sessions import corrected
 from cairn.types import ContentItem, Message, ToolCall
 
 ZONE = ZoneInfo("Europe/Lisbon")

@@ -17,7 +17,7 @@ from cairn.errors import Invalid
 from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Single
 from cairn.operations.recalling import prompt
-from cairn.retrieval.showing import shown
+from cairn.retrieval.answers import shown
 from cairn.surfaces.cli import main
 from tests.surfaces.served import serving_here, serving_tokens
 from tests.surfaces.test_memories_cli import files_with

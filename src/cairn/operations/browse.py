@@ -439,7 +439,7 @@ def _pages(parts: Parts, scope: Scope) -> Pages:
 
 
 def _freshness(parts: Parts, notes: Sequence[str] = ()) -> dict[str, Any]:
-    from cairn.retrieval.showing import shown_freshness
+    from cairn.retrieval.answers import shown_freshness
 
     shown = shown_freshness(parts.indexer.status())
     return shown | {"notes": [*shown["notes"], *notes]}
@@ -451,7 +451,7 @@ def _freshness(parts: Parts, notes: Sequence[str] = ()) -> dict[str, Any]:
 def card(found: Row | Hit, zone: Any) -> dict[str, Any]:
     """A row or a hit as one line of a listing: what it is, whose, when, its title and the beginning of its text."""
     from cairn.index.corpus import Row
-    from cairn.retrieval.showing import shown_time
+    from cairn.retrieval.answers import shown_time
 
     fields = found.fields
     text = str(next((fields[name] for name in _MAIN if fields.get(name)), "") or found.text).strip()

@@ -37,8 +37,8 @@ from cairn.language.documents import (
 from cairn.notes import frontmatter
 from cairn.notes.kinds import SCHEMA_VERSION, safe_name, space_locator
 from cairn.retrieval import library
+from cairn.retrieval.answers import shown_time
 from cairn.retrieval.library import CATEGORIES, DOC_ID, DOCUMENT, GENERAL
-from cairn.retrieval.showing import shown_time
 from cairn.seams import Locator
 from cairn.seams.storage import children
 from cairn.types import Space, with_texts

@@ -70,7 +70,7 @@ OtherProject = Annotated[
 
 
 def _recalled(found: Recalled, room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    from cairn.retrieval.showing import shown_freshness, shown_time
+    from cairn.retrieval.answers import shown_freshness, shown_time
 
     items = [
         {

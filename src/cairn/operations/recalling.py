@@ -24,10 +24,17 @@ from cairn.governed.records import UNTRUSTED
 from cairn.index.corpus import KNOWLEDGE, knowledge_scope
 from cairn.language import asking
 from cairn.operations.library import at_home
-from cairn.retrieval.answers import SearchRequest, SearchResult, checked, shortened, tokens_of
+from cairn.retrieval.answers import (
+    SearchRequest,
+    SearchResult,
+    as_said,
+    as_told,
+    checked,
+    shortened,
+    tokens_of,
+)
 from cairn.retrieval.fitting import fit_by_words
 from cairn.retrieval.library import passage_text
-from cairn.retrieval.showing import as_said, as_told
 from cairn.types import Evidence, Freshness, Hit, Scope, Space
 
 if TYPE_CHECKING:

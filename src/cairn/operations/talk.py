@@ -307,7 +307,7 @@ class Talk(Room):
 
 def _tasks_of(parts: Parts, space: Space, session_id: str | None) -> Iterator[dict[str, Any]]:
     """Every closed stretch of a space's sessions, and the open one of each where there is one."""
-    from cairn.retrieval.showing import shown_time
+    from cairn.retrieval.answers import shown_time
     from cairn.talk.sessions import session_locator
 
     waiting = {one.cell_id: one.reason for one in parts.capture.waiting if one.scope.space == space}

@@ -12,9 +12,8 @@ from cairn.errors import Invalid
 from cairn.index import filters as filter_language
 from cairn.index.corpus import PAGE_ORDER, Pages, Row
 from cairn.retrieval import fitting
-from cairn.retrieval.answers import owner_scope
+from cairn.retrieval.answers import ARRAYS, ROWS_OF, owner_scope, shown, shown_freshness
 from cairn.retrieval.lexical import ScannedScope
-from cairn.retrieval.showing import ARRAYS, ROWS_OF, shown, shown_freshness
 from cairn.types import Freshness, Scope
 
 MAX_PAGE_SIZE = 100

@@ -17,10 +17,10 @@ from cairn.talk.sessions import (
     CellCorrections,
     SessionLog,
     SessionState,
+    corrected,
     logs_in,
     session_locator,
 )
-from cairn.talk.turns import corrected
 from cairn.types import Cell, CellEvent, Entry, Scope
 
 if TYPE_CHECKING:

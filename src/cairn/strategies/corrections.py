@@ -1,6 +1,6 @@
 """`follow_corrections`: updates what was derived from an episode when a person edits the episode.
 
-    episode edited -> which messages does it tell otherwise? (talk/turns.py)
+    episode edited -> which messages does it tell otherwise? (talk/narrative.py)
                    -> recorded in the session's log: the index holds those messages as corrected, for this owner
                    -> facts, foresight, profile and proposals: what only the old words stated goes, what the new ones state comes
                    -> "followed" in the log
@@ -35,8 +35,8 @@ from cairn.strategies.facts import KnownFacts, belongs, by_day, fact_draft, rele
 from cairn.strategies.foresight import foresight_draft, foresights_of, mine
 from cairn.strategies.statements import Statement, statements_of
 from cairn.talk.lines import Followed, corrected_line, line_of
-from cairn.talk.sessions import CellCorrections, ordinal_of, session_locator
-from cairn.talk.turns import DETERMINISTIC, Corrections, corrected, corrections_in
+from cairn.talk.narrative import DETERMINISTIC, corrections_in
+from cairn.talk.sessions import CellCorrections, Corrections, corrected, ordinal_of, session_locator
 from cairn.types import Cell, CellEvent, Entry, Message, Scope
 
 

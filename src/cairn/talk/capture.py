@@ -19,9 +19,9 @@ from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend, Writer
 from cairn.talk import messages as incoming
 from cairn.talk.inbox import Inbox, PendingCells
 from cairn.talk.lines import CellRecord
+from cairn.talk.merging import episode_notes, tidy
 from cairn.talk.sessions import SessionLog, logs_in, session_locator
 from cairn.talk.telling import Extractor, Teller, Waiting
-from cairn.talk.tidying import episode_notes, tidy
 from cairn.types import CellEvent, Message, Scope, Space, checked_id, checked_session_id
 
 _log = logging.getLogger(__name__)

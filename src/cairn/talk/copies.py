@@ -23,9 +23,9 @@ from cairn.notes.kinds import space_locator
 from cairn.notes.notebook import Notebook, OnChange
 from cairn.notes.unions import united as united_journals
 from cairn.seams import Clock, Journals, Locator, StorageBackend
+from cairn.talk.merging import says_what_was_said
 from cairn.talk.merging import united as united_sessions
 from cairn.talk.sessions import SessionLog, place_of_session, session_locator
-from cairn.talk.tidying import says_what_was_said
 from cairn.types import Entry, Space, checked_session_id
 
 _log = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ import re
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -58,7 +58,6 @@ from cairn.talk.lines import (
     read_line,
 )
 from cairn.talk.messages import MAX_MESSAGES
-from cairn.talk.turns import Corrections, corrected
 from cairn.types import Message, Space
 
 if TYPE_CHECKING:
@@ -80,6 +79,10 @@ _LOCATORS_KEPT = 1024
 _MESSAGE_BYTES = 400
 _STATE_BYTES = 2000
 _WATCH_BYTES = 16_000
+
+
+Corrections = Mapping[str, str | None]
+"""What messages say now, by id, where that is not what was said; None for one that was taken out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,6 +491,20 @@ def owners_of(said: Sequence[Message], people: Collection[str]) -> tuple[tuple[s
         if found:
             return tuple(("agent", sender) for sender in found)
     return ()
+
+
+def corrected(messages: Sequence[Message], corrections: Corrections) -> tuple[Message, ...]:
+    """`messages` as they stand after `corrections`; the very same ones where there is nothing to correct."""
+    if not corrections:
+        return tuple(messages)
+    out = []
+    for message in messages:
+        text = corrections.get(message.id, "")
+        if message.id not in corrections:
+            out.append(message)
+        elif text:
+            out.append(replace(message, content=text))
+    return tuple(out)
 
 
 def _read(line: str) -> Event | Invalid:

@@ -37,11 +37,10 @@ from cairn.seams import Clock, Locator, Locks, StorageBackend, Writer
 from cairn.talk import narrative
 from cairn.talk.inbox import Inbox
 from cairn.talk.lines import CellRecord
+from cairn.talk.merging import is_machine_made
 from cairn.talk.messages import inline_of
-from cairn.talk.narrative import EpisodeText, said_at
+from cairn.talk.narrative import DETERMINISTIC, EpisodeText, said_at
 from cairn.talk.sessions import SessionLog, session_locator
-from cairn.talk.tidying import is_machine_made
-from cairn.talk.turns import DETERMINISTIC
 from cairn.types import Cell, CellEvent, Entry, Message, Scope, Space, Track
 
 _log = logging.getLogger(__name__)
