@@ -22,6 +22,7 @@ from cairn.engines.locks import FileLocks
 from cairn.notes.notebook import Notebook
 from cairn.seams import SystemClock
 from cairn.talk import Capture
+from cairn.talk.sessions import SessionLog
 from cairn.types import Message, Space
 
 SPACE = Space()
@@ -68,7 +69,7 @@ def capture_over(folder: Path) -> Capture:
     return Capture(
         storage=storage,
         notebook=Notebook(storage, locks),
-        journals=FileJournals(folder),
+        sessions=SessionLog(FileJournals(folder)),
         locks=locks,
         clock=SystemClock(),
         settings=Settings(memory=MemorySettings(root=str(folder))),

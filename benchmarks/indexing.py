@@ -28,6 +28,7 @@ from cairn.language.words import tokens
 from cairn.notes.notebook import Draft, Notebook
 from cairn.retrieval.indexer import Indexer
 from cairn.seams import Embedder, Noticed
+from cairn.talk.sessions import SessionLog
 from cairn.types import Scope, Space
 
 OWNER = Scope(Space(), "user", "bench")
@@ -56,7 +57,7 @@ class Parts:
         storage, locks = DeviceLocalBackend(folder), FileLocks(folder / ".tmp" / "locks")
         self.indexer = Indexer(
             storage=storage,
-            journals=FileJournals(folder),
+            sessions=SessionLog(FileJournals(folder)),
             locks=locks,
             queue=self.state,
             index=self.index,

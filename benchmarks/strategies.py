@@ -29,7 +29,7 @@ from cairn.strategies import options as ome
 from cairn.strategies.engine import Engine
 from cairn.talk import Capture
 from cairn.talk.lines import message_to
-from cairn.talk.sessions import cell_id, session_locator
+from cairn.talk.sessions import SessionLog, cell_id, session_locator
 from cairn.types import CellEvent, Message, Scope, Space
 
 THINGS = (
@@ -83,7 +83,7 @@ class _World:
         self.capture = Capture(
             storage=storage,
             notebook=notebook,
-            journals=self.journals,
+            sessions=SessionLog(self.journals),
             locks=locks,
             clock=clock,
             settings=settings,

@@ -131,7 +131,7 @@ def test_the_rebuild_of_one_holder_is_not_ended_by_the_scan_of_another(tmp_path)
     world.indexer.ensure_ready()
     other = Indexer(
         storage=world.storage,
-        journals=world.journals,
+        sessions=world.sessions,
         locks=world.locks,
         queue=world.state,
         index=world.index,

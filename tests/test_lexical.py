@@ -33,7 +33,7 @@ def test_scan_finds_what_the_index_finds(world):
     said = message_to(Message("alice", "user", 5, "topic1 verbatim"))
     world.journals.append(at, [json.dumps({"t": "add", "n": 0, "messages": [said]}), json.dumps(cut)])
     world.sync()
-    scanned = NoteScan(world.storage, world.journals).of(ALICE)
+    scanned = NoteScan(world.storage, world.sessions).of(ALICE)
     assert scanned.troubles == ()
     found = by_words(scanned, ALICE, tokens("topic1"))
     assert sorted(row.entry_id for row in scanned.rows(ALICE, found)) == world.hits("topic1")
@@ -54,7 +54,7 @@ def test_scan_stops_when_its_time_is_up(world):
     """A scan takes a bounded time and says that it is not complete; the newest notes are read first."""
     for day in range(1, 10):
         world.episode(f"day {day}", day=f"2026-06-0{day}")
-    scanned = NoteScan(world.storage, world.journals, seconds=0.0).of(ALICE)
+    scanned = NoteScan(world.storage, world.sessions, seconds=0.0).of(ALICE)
     assert "no time" in scanned.troubles[0]
     assert [row.text for row in scanned.rows(ALICE, range(1, 50))] == ["day 9"]
 
@@ -62,8 +62,8 @@ def test_scan_stops_when_its_time_is_up(world):
 def test_a_scan_serves_for_a_moment_and_then_looks_again(world):
     """Repeated questions during a rebuild do not read the files each time, and never for long."""
     world.episode("first")
-    quick = NoteScan(world.storage, world.journals, keep_seconds=0.0)
-    kept = NoteScan(world.storage, world.journals, keep_seconds=60.0)
+    quick = NoteScan(world.storage, world.sessions, keep_seconds=0.0)
+    kept = NoteScan(world.storage, world.sessions, keep_seconds=60.0)
     assert (len(quick.of(ALICE).corpus(ALICE)), len(kept.of(ALICE).corpus(ALICE))) == (1, 1)
     world.episode("second")
     assert (len(quick.of(ALICE).corpus(ALICE)), len(kept.of(ALICE).corpus(ALICE))) == (2, 1)

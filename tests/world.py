@@ -218,14 +218,13 @@ class World:
         return Capture(
             storage=self.storage,
             notebook=self.notebook,
-            journals=self.journals,
             locks=self.locks,
             clock=self.clock,
             settings=self.settings,
             writer=self.writer,
             on_cell=self.on_cell or self.cells.append,
             on_change=self._changed,
-            redact=self.redact,
+            redact=self.redact or (lambda text: text),
             local=self.local,
             sessions=self.sessions,
         )
@@ -243,7 +242,7 @@ class World:
         one = HashingEmbedder(64)
         return Indexer(
             storage=self.storage,
-            journals=self.journals,
+            sessions=SessionLog(self.journals),
             locks=self.locks,
             queue=self.state,
             index=self.index,

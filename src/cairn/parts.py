@@ -302,7 +302,7 @@ class Parts:
         made = Capture(
             storage=self.storage,
             notebook=self.notebook,
-            journals=self.journals,
+            sessions=self.sessions,
             locks=self.locks,
             clock=self.clock,
             settings=self.settings,
@@ -311,7 +311,6 @@ class Parts:
             on_change=self._queue,
             redact=self.redact,
             local=_local(self.settings, self.storage),
-            sessions=self.sessions,
         )
         self.closing.callback(made.close)
         made.recover()
@@ -394,7 +393,7 @@ class Parts:
 
         return Indexer(
             storage=self.linked,
-            journals=self.journals,
+            sessions=self.sessions,
             locks=self.locks,
             queue=self.state,
             index=self.index,
@@ -405,7 +404,6 @@ class Parts:
             on_edit=self._follow_edits,
             on_lost=self._look_again,
             own=self.notebook.own,
-            sessions=self.sessions,
             on_indexed=self.events.changed,
         )
 
@@ -419,7 +417,7 @@ class Parts:
         """Searches the files themselves, where there is no index."""
         from cairn.retrieval.lexical import NoteScan
 
-        return NoteScan(self.linked, self.journals, zone=self.settings.zone, sessions=self.sessions)
+        return NoteScan(self.linked, self.sessions, zone=self.settings.zone)
 
     @Stage
     def searcher(self) -> Searcher:

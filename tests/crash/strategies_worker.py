@@ -17,6 +17,7 @@ from cairn.seams import SystemClock
 from cairn.strategies import options as ome
 from cairn.strategies.engine import Engine
 from cairn.talk import Capture
+from cairn.talk.sessions import SessionLog
 from cairn.types import Message, Space, ToolCall
 
 AT = 1_683_550_560_000
@@ -94,7 +95,7 @@ def parts(root: Path) -> tuple[Capture, Engine]:
     capture = Capture(
         storage=storage,
         notebook=notebook,
-        journals=journals,
+        sessions=SessionLog(journals),
         locks=locks,
         clock=SystemClock(),
         settings=settings,

@@ -32,7 +32,6 @@ from cairn.seams import (
     DerivedMaintenance,
     Embedder,
     Glance,
-    Journals,
     Known,
     Locator,
     Locks,
@@ -82,8 +81,7 @@ class Indexer(DerivedMaintenance):
 
     Args:
         storage: Where the notes are.
-        journals: Where the session logs are.
-        sessions: Reads them; shared with whoever else does.
+        sessions: Reads the session logs; shared with whoever else does.
         locks: For the lease.
         queue: The change queue.
         index: Where rows go.
@@ -102,18 +100,17 @@ class Indexer(DerivedMaintenance):
         self,
         *,
         storage: StorageBackend,
-        journals: Journals,
+        sessions: SessionLog,
         locks: Locks,
         queue: State,
         index: RowStore,
         embedder: Callable[[], Embedder | None] = lambda: None,
         zone: tzinfo = UTC,
         token_vectors: bool = True,
-        on_edit: Callable[[Sequence[Row]], object] | None = None,
-        on_lost: Callable[[], object] | None = None,
+        on_edit: Callable[[Sequence[Row]], object] = lambda _: None,
+        on_lost: Callable[[], object] = lambda: None,
         own: OwnTexts | None = None,
-        sessions: SessionLog | None = None,
-        on_indexed: Callable[[Sequence[Change]], object] | None = None,
+        on_indexed: Callable[[Sequence[Change]], object] = lambda _: None,
         max_entry: int = MAX_ENTRY_BYTES,
     ) -> None:
         self._on_indexed = on_indexed
@@ -121,7 +118,7 @@ class Indexer(DerivedMaintenance):
         self._on_edit, self._on_lost = on_edit, on_lost
         self._removed: set[tuple[Scope, str]] = set()
         self._storage = storage
-        self._sessions = sessions or SessionLog(journals)
+        self._sessions = sessions
         self._locks = locks
         self._queue = queue
         self._index = index
@@ -379,8 +376,7 @@ class Indexer(DerivedMaintenance):
         # Either file may be lost again at any step. What is known of a rebuild therefore lies in the queue, by
         # the name of the index it is for: a scan made for other files never vouches for these.
         if not self._queue.has_scan(generation):
-            if self._on_lost is not None:
-                self._on_lost()
+            self._on_lost()
             cleared = self._queue.clear()
             lsn = self.scan().lsn
             if self._queue.take_lost():
@@ -447,7 +443,7 @@ class Indexer(DerivedMaintenance):
             return
         try:
             edited = self._edited(batch)
-            if edited and self._on_edit is not None:
+            if edited:
                 self._on_edit(edited)
             if batch.rows or batch.removed or batch.damaged:
                 self._index.apply(batch.rows, removed=batch.removed, damaged=batch.damaged)
@@ -481,8 +477,7 @@ class Indexer(DerivedMaintenance):
             self._recent.clear()
         remarks = {path: look.troubles for path, look in batch.looks.items() if look.troubles}
         self._queue.finish(batch.changes, holder=self.holder, seen=batch.seen, remarks=remarks)
-        if self._on_indexed is not None:
-            self._on_indexed(batch.changes)
+        self._on_indexed(batch.changes)
 
     def _edited(self, batch: _Batch) -> list[Row]:
         """The episodes of a batch that read otherwise than before."""

@@ -37,7 +37,7 @@ from cairn.index.postings import Postings, word_marks
 from cairn.notes.kinds import place_of, scope_locator
 from cairn.retrieval.library import kind_of, read_file
 from cairn.retrieval.reading import read_note, read_session
-from cairn.seams import Journals, Locator, StorageBackend
+from cairn.seams import Locator, StorageBackend
 from cairn.seams.storage import iterate_files
 from cairn.talk.sessions import SessionLog, place_of_session, sessions_of
 from cairn.types import Scope
@@ -51,25 +51,23 @@ class NoteScan:
 
     Args:
         storage: Where the notes are.
-        journals: Where the session logs are.
+        sessions: Reads the session logs; shared with whoever else does.
         zone: Times without an offset are meant in it.
         seconds: How long one scan may take; what was read by then is what is answered from.
         keep_seconds: How long a scan serves further questions.
-        sessions: Reads the logs; shared with whoever else does.
     """
 
     def __init__(
         self,
         storage: StorageBackend,
-        journals: Journals,
+        sessions: SessionLog,
         *,
         zone: tzinfo = UTC,
         seconds: float = 3.0,
         keep_seconds: float = 1.0,
-        sessions: SessionLog | None = None,
     ) -> None:
         self._storage = storage
-        self._sessions = sessions or SessionLog(journals)
+        self._sessions = sessions
         self._zone = zone
         self._seconds = seconds
         self._keep_seconds = keep_seconds

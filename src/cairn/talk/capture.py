@@ -15,7 +15,7 @@ from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, Una
 from cairn.notes.format import checked_day
 from cairn.notes.kinds import scope_locator
 from cairn.notes.notebook import Notebook, OnChange
-from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend, Writer
+from cairn.seams import Clock, Locator, Locks, StorageBackend, Writer
 from cairn.talk import messages as incoming
 from cairn.talk.inbox import Inbox, PendingCells
 from cairn.talk.lines import CellRecord
@@ -80,8 +80,7 @@ class Capture:
     Args:
         storage: Where the truth is; prompts of the root are read from it.
         notebook: Writes the episodes.
-        journals: Hold the session logs.
-        sessions: Reads them; shared with whoever else does.
+        sessions: Reads the session logs; shared with whoever else does.
         locks: Units of work across threads and processes.
         clock: When things are recorded; messages bring their own times.
         settings: `[capture]`, `[memory] timezone`.
@@ -98,16 +97,15 @@ class Capture:
         *,
         storage: StorageBackend,
         notebook: Notebook,
-        journals: Journals,
+        sessions: SessionLog,
         locks: Locks,
         clock: Clock,
         settings: Settings,
         writer: Writer | None = None,
-        on_cell: Callable[[CellEvent], None] | None = None,
-        on_change: OnChange | None = None,
-        redact: Callable[[str], str] | None = None,
+        on_cell: Callable[[CellEvent], None] = lambda _: None,
+        on_change: OnChange = lambda _: 0,
+        redact: Callable[[str], str] = lambda text: text,
         local: StorageBackend | None = None,
-        sessions: SessionLog | None = None,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -117,7 +115,7 @@ class Capture:
         self._zone = settings.zone
         self._redact = redact
         self._pending = PendingCells(local or storage, clock)
-        self._log = sessions or SessionLog(journals)
+        self._log = sessions
         self._inbox = Inbox(
             log=self._log,
             locks=locks,
@@ -180,14 +178,12 @@ class Capture:
                 no error of the call: the messages are kept, and a later call or the background tries again.
         """
         checked_session_id(session_id)
-        kept = said = incoming.checked_batch(messages)
+        said = incoming.checked_batch(messages)
         if mode is not None and mode not in _MODES:
             raise Invalid(f'"{str(mode)[:40]}" is not a mode (chat, agent).', field="mode")
-        if self._redact is not None:
-            redact = self._redact
-            kept = tuple(
-                incoming.redacted(message, redact, f"messages[{n}]") for n, message in enumerate(kept)
-            )
+        kept = tuple(
+            incoming.redacted(message, self._redact, f"messages[{n}]") for n, message in enumerate(said)
+        )
         added = self._inbox.add(
             space,
             session_id,

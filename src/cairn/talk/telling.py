@@ -197,9 +197,9 @@ class Teller:
         locks: Locks,
         clock: Clock,
         zone: ZoneInfo,
-        on_cell: Callable[[CellEvent], None] | None = None,
-        on_change: OnChange | None = None,
-        keep: Callable[[Locator], object] = lambda _: None,
+        on_cell: Callable[[CellEvent], None],
+        on_change: OnChange,
+        keep: Callable[[Locator], object],
     ) -> None:
         self._keep = keep
         self._log = log
@@ -494,9 +494,7 @@ class Teller:
         return Draft(inline, _sections(extraction))
 
     def announce(self, locator: Locator) -> int:
-        """Say that there is something new at `locator`; the change to wait for, 0 where nobody listens."""
-        if self._on_change is None:
-            return 0
+        """Say that there is something new at `locator`; the change to wait for, 0 where nobody could be told."""
         try:
             return self._on_change([(locator, "modified")])
         except Exception as error:
@@ -512,8 +510,6 @@ class Teller:
         episodes: Sequence[tuple[Scope, str]],
     ) -> bool:
         """Raise the event of a finished cell; False if nobody could take it, so that recovery raises it again."""
-        if self._on_cell is None:
-            return True
         agents = tuple(dict.fromkeys(message.sender_id for message in said if message.role == "assistant"))
         users = tuple(one for one in episodes if one[0].track == "user")
         event = CellEvent(record.cell_id, space, session_id, record.day, users, agents, record.mode)
