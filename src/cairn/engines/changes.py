@@ -5,7 +5,7 @@ worker's "done" finds nothing to finish. `since` is the first one that is not in
 for that. Work on a path covers what was queued before it was `claimed`; what came `later` remains.
 
 Statements name their values as `:name`. An engine says what its table, the column of paths and the key are called,
-which rows are its own, how a list of paths is asked for and how rows are taken that nobody else has taken.
+which rows are its own, how a list is asked for and how rows are taken that nobody else has taken.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
+from cairn.engines.database import BUSY_SECONDS
 from cairn.errors import CairnError
 from cairn.seams import Clock, Known, Noticed, QueueCounts, SystemClock
 from cairn.types import Change
 
 T = TypeVar("T")
-Run = Callable[[str, Sequence[Mapping[str, object]]], int]
-"""Runs a statement once for each row of values, inside a transaction; how many rows it changed."""
 FAILURES_TOLD = 20
 MAX_RETRIES = 12
 _BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 2.0, 60.0
@@ -107,10 +106,43 @@ def failed_as(attempts: int, *, retryable: bool, unread: bool) -> tuple[str, flo
     return "pending" if again and not unread else "failed", pause
 
 
+class Statements(Protocol):
+    """Statements of one transaction. A list among the values is what `{among}` is asked of."""
+
+    def ask(self, query: str, **values: object) -> list[Any]:
+        """The rows of a statement."""
+        ...
+
+    def do(self, query: str, *rows: Mapping[str, object]) -> int:
+        """Run a statement once for each row of values; how many rows it changed."""
+        ...
+
+
+class Base(ABC):
+    """A database as a queue uses it. What `{...}` in a statement stands for is its own to know."""
+
+    @abstractmethod
+    def ask(self, query: str, **values: object) -> list[Any]:
+        """The rows of a question."""
+
+    @abstractmethod
+    def take(self, query: str, **values: object) -> list[Any]:
+        """The rows that one statement changed."""
+
+    @abstractmethod
+    def work(self, work: Callable[[Statements], T], *, patience: float = BUSY_SECONDS) -> T:
+        """All of `work` in one transaction; a database with a pool of connections has its own patience."""
+
+    def do(self, query: str, **values: object) -> int:
+        """One statement; how many rows it changed."""
+        return self.work(lambda base: base.do(query, values))
+
+
 class ChangeQueue(ABC):
     """A change queue. Safe from many threads and processes; see `State` for what it promises.
 
     Args:
+        base: The database.
         clock: Time for the stamps and the retry pauses.
         on_enqueue: Called with the kinds of what was queued, after each `enqueue` of this process.
     """
@@ -120,10 +152,11 @@ class ChangeQueue(ABC):
 
     def __init__(
         self,
+        base: Base,
         clock: Clock | None = None,
         on_enqueue: Callable[[Collection[str]], None] | None = None,
     ) -> None:
-        self._clock = clock or SystemClock()
+        self._base, self._clock = base, clock or SystemClock()
         self.on_enqueue = on_enqueue
         self.sole = False
         self._lock = threading.Lock()
@@ -142,33 +175,14 @@ class ChangeQueue(ABC):
         """Keep `changes` in one transaction, after the highest LSN known; returns the highest now."""
 
     @abstractmethod
-    def _ask(self, query: str, **values: object) -> list[tuple[Any, ...]]:
-        """The rows of a question."""
-
-    @abstractmethod
-    def _take(self, query: str, **values: object) -> list[tuple[Any, ...]]:
-        """The rows that a statement changed."""
-
-    @abstractmethod
-    def _work(self, work: Callable[[Run], T]) -> T:
-        """All of `work` in one transaction."""
-
-    @abstractmethod
     def _inside(self, within: Sequence[str]) -> tuple[str, dict[str, object]]:
         """A further condition, and its values: the path begins with one of `within`; none where there are none."""
-
-    @abstractmethod
-    def _among(self, paths: Sequence[str]) -> object:
-        """Paths as the value that `{among}` takes."""
 
     @abstractmethod
     def _when(self, at: datetime) -> object:
         """A time as `last_changed_at` has it."""
 
     # -- the queue
-
-    def _do(self, query: str, **values: object) -> int:
-        return self._work(lambda run: run(query, [values]))
 
     def enqueue(self, changes: Sequence[Noticed]) -> int:
         """Queue `changes` in one transaction and return the highest LSN.
@@ -214,7 +228,7 @@ class ChangeQueue(ABC):
         inside, values = self._inside(within)
         values |= {"now": now.timestamp(), "told": now.isoformat(), "limit": limit, "holder": holder}
         try:
-            found = self._take(_CLAIM.replace("{inside}", inside), **values)
+            found = self._base.take(_CLAIM.replace("{inside}", inside), **values)
         finally:
             self._claimed()
         return sorted((Change(*row) for row in found), key=lambda change: change.lsn)
@@ -233,21 +247,21 @@ class ChangeQueue(ABC):
             is_gone = change.path in seen and mtime is None
             told: dict[str, object] = {"mtime": mtime, "size": size, "now": now, "holder": holder}
             told |= {
-                "remark": _plain((remarks or {}).get(change.path)),
+                "remark": plain((remarks or {}).get(change.path, "")) or None,
                 "path": change.path,
                 "lsn": change.lsn,
             }
             rows.append(told | {"change_type": "deleted" if is_gone else change.change_type})
 
-        def finish(run: Run) -> int:
+        def finish(base: Statements) -> int:
             if self._holds:
-                run(self._holds, [{"paths": self._among([change.path for change in changes])}])
-            count = run(_DONE, rows)
+                base.do(self._holds, {"these": [change.path for change in changes]})
+            count = base.do(_DONE, *rows)
             if count < len(rows):
-                run(_COVERED, [{"path": change.path, "lsn": change.lsn} for change in changes])
+                base.do(_COVERED, *({"path": change.path, "lsn": change.lsn} for change in changes))
             return count
 
-        return self._work(finish) if rows else 0
+        return self._base.work(finish) if rows else 0
 
     def fail(
         self,
@@ -262,13 +276,13 @@ class ChangeQueue(ABC):
         attempts, now = change.retry_count + 1, self._clock.now().timestamp()
         mtime, size = seen or (None, None)
         status, pause = failed_as(attempts, retryable=retryable, unread=unread)
-        self._do(
+        self._base.do(
             _FAIL,
             status=status,
             retryable=retryable,
             unread=unread,
             attempts=attempts,
-            reason=_plain(reason[:500]),
+            reason=plain(reason[:500]),
             again=now + pause if pause else 0.0,
             mtime=mtime,
             size=size,
@@ -280,10 +294,10 @@ class ChangeQueue(ABC):
 
     def recover(self, *, holder: str) -> int:
         self._claimed()
-        return self._do(_RECOVER, holder=holder)
+        return self._base.do(_RECOVER, holder=holder)
 
     def retry_failed(self) -> int:
-        count = self._do(_RETRY)
+        count = self._base.do(_RETRY)
         if count and self.on_enqueue is not None:
             self.on_enqueue(("failed before",))
         return count
@@ -291,15 +305,17 @@ class ChangeQueue(ABC):
     # -- looking
 
     def failures(self) -> list[dict[str, Any]]:
-        rows = (dict(zip(_FAILURE, row, strict=True)) for row in self._ask(_FAILURES))
+        rows = (dict(zip(_FAILURE, row, strict=True)) for row in self._base.ask(_FAILURES))
         return [row | {"retryable": bool(row["retryable"])} for row in rows]
 
     def set_aside(self) -> list[dict[str, str]]:
-        return [{"path": path, "trouble": trouble} for path, trouble in self._ask(_ASIDE)]
+        return [{"path": path, "trouble": trouble} for path, trouble in self._base.ask(_ASIDE)]
 
     def counts(self) -> QueueCounts:
         last = self.last_lsn()
-        rows = self._ask("SELECT status, count(*), min(since) FROM {changes} WHERE {mine} GROUP BY status")
+        rows = self._base.ask(
+            "SELECT status, count(*), min(since) FROM {changes} WHERE {mine} GROUP BY status"
+        )
         found = {status: number for status, number, _ in rows}
         oldest = [since for status, _, since in rows if status in {"pending", "processing"}]
         return QueueCounts(
@@ -313,29 +329,29 @@ class ChangeQueue(ABC):
     def waiting(self, lsn: int | None = None, within: Sequence[str] = ()) -> int:
         inside, values = self._inside(within)
         query = f"SELECT count(*) FROM {{changes}} WHERE {{mine}} AND {BUSY} AND since <= :lsn {inside}"
-        [[count]] = self._ask(query, lsn=lsn if lsn is not None else 2**62, **values)
+        [[count]] = self._base.ask(query, lsn=lsn if lsn is not None else 2**62, **values)
         return int(count)
 
     def known(self, paths: Sequence[str] | None = None, within: Sequence[str] = ()) -> Mapping[str, Known]:
         if paths is not None:
-            rows = self._ask(_KNOWN + "{path} {among}", paths=self._among(paths))
+            rows = self._base.ask(_KNOWN + "{path} {among}", these=list(paths))
         else:
             inside, values = self._inside(within)
             # Under steady work what is gone, and indexed as gone, is far more than what is there.
-            rows = self._ask(f"{_KNOWN}NOT ({_GONE}) {inside}", **values)
+            rows = self._base.ask(f"{_KNOWN}NOT ({_GONE}) {inside}", **values)
         return {path: Known(*seen[:5], *map(bool, seen[5:])) for path, *seen in rows}
 
     # -- keeping it small
 
     def maintain(self) -> None:
         before = self._when(self._clock.now() - TOMBSTONES_KEPT_FOR)
-        self._do(_FORGET_OLD, before=before, most=TOMBSTONES_KEPT)
+        self._base.do(_FORGET_OLD, before=before, most=TOMBSTONES_KEPT)
 
     def forget(self, paths: Sequence[str]) -> None:
         query = f"DELETE FROM {{changes}} WHERE {{mine}} AND {{path}} {{among}} AND {_GONE}"
-        self._do(query, paths=self._among(paths))
+        self._base.do(query, these=list(paths))
 
 
-def _plain(text: str | None) -> str | None:
+def plain(text: str) -> str:
     """PostgreSQL takes no NUL."""
-    return text.replace("\0", " ") if text else text
+    return text.replace("\0", " ")

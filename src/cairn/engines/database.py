@@ -608,9 +608,10 @@ def _notice_close(connection: sqlite3.Connection) -> None:
         raise _Busy("the connection was closed") from None
 
 
-def beginning_with(column: str, starts: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+def beginning_with(column: str, starts: Sequence[str]) -> tuple[str, dict[str, object]]:
     """A further condition on a column and its values: it begins with one of `starts`; none where there are none."""
-    if not starts:
-        return "", ()
-    bounds = [bound for start in starts for bound in (start, start[:-1] + chr(ord(start[-1]) + 1))]
-    return f" AND ({' OR '.join([f'({column} >= ? AND {column} < ?)'] * len(starts))})", tuple(bounds)
+    named: dict[str, object] = {}
+    for number, start in enumerate(starts):
+        named |= {f"from{number}": start, f"upto{number}": start[:-1] + chr(ord(start[-1]) + 1)}
+    either = [f"({column} >= :from{number} AND {column} < :upto{number})" for number in range(len(starts))]
+    return f" AND ({' OR '.join(either)})" if either else "", named

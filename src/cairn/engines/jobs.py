@@ -7,19 +7,18 @@ engine's lease claims. A file made anew says so (`is_new`) until the queue has b
 
 from __future__ import annotations
 
-import functools
 import json
-import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import ClassVar
 
-from cairn.engines.database import BUSY_SECONDS, Database
+from cairn.engines.changes import Base, Statements, plain
+from cairn.engines.database import Database
+from cairn.engines.sqlite import SqliteBase
 from cairn.errors import Unavailable
 from cairn.types import Job, JobRun, Queued, StrategyAsk
 
-T = TypeVar("T")
 _CALLER_SECONDS = 1.0  # somebody waits for his answer; what cannot be queued is found again
 _COUNT = """
 INSERT INTO {counters} AS c ({own}strategy, key, value) VALUES ({me}:strategy, :key, :more)
@@ -65,18 +64,6 @@ ORDER BY coalesce(finished_at, started_at, enqueued_at) DESC, id DESC LIMIT :lim
 """
 
 
-class Statements(Protocol):
-    """Statements of one transaction."""
-
-    def ask(self, query: str, **values: object) -> list[Any]:
-        """The rows of a statement."""
-        ...
-
-    def do(self, query: str, *rows: Mapping[str, object]) -> int:
-        """Run a statement once for each row of values; how many rows it changed."""
-        ...
-
-
 class SqlJobs(ABC):
     """The queue of the strategies in a database. Synchronous, thread-safe, shared with other processes; see `Jobs`."""
 
@@ -89,19 +76,10 @@ class SqlJobs(ABC):
     )
     """Where somebody may be named: the table, its key, and what is looked at."""
 
+    def __init__(self, base: Base) -> None:
+        self._base = base
+
     # -- what an engine gives
-
-    @abstractmethod
-    def _work(self, work: Callable[[Statements], T], *, patience: float | None = None) -> T:
-        """All of `work` in one transaction."""
-
-    @abstractmethod
-    def _ask(self, query: str, **values: object) -> list[Any]:
-        """The rows of a question."""
-
-    @abstractmethod
-    def _among(self, values: Collection[str]) -> object:
-        """Texts as the value that `{among}` takes."""
 
     @abstractmethod
     def _queue(self, base: Statements, queued: Sequence[Queued], now: float) -> list[tuple[str, str, float]]:
@@ -110,9 +88,6 @@ class SqlJobs(ABC):
     @abstractmethod
     def _end(self, change: str, rows: Sequence[Mapping[str, object]]) -> None:
         """Change jobs that are running, and as they were claimed here."""
-
-    def _do(self, query: str, **values: object) -> int:
-        return self._work(lambda base: base.do(query, values))
 
     def _there(self, at: float) -> float:
         """A caller's time by the clock of the database."""
@@ -136,7 +111,7 @@ class SqlJobs(ABC):
                     base.do(_LATER, named | {"later": max(times)})
             return len(fresh)
 
-        return self._work(work, patience=_CALLER_SECONDS)
+        return self._base.work(work, patience=_CALLER_SECONDS)
 
     def open_gates(self, strategy: str, threshold: int, cooldown: float, *, now: float) -> int:
         given: dict[str, object] = {"threshold": threshold, "cooldown": cooldown, "now": self._there(now)}
@@ -147,11 +122,11 @@ class SqlJobs(ABC):
             rows = [{"strategy": strategy, "key": row[0]} for row in ready]
             return base.do(f"{free} AND gate_key = :key", *rows) if rows else 0
 
-        return self._work(work)
+        return self._base.work(work)
 
     def free_held(self, strategy: str, *, dead_too: bool, now: float) -> int:
         dead = "dead" if dead_too else "held"
-        return self._do(_FREE, strategy=strategy, now=self._there(now), dead=dead)
+        return self._base.do(_FREE, strategy=strategy, now=self._there(now), dead=dead)
 
     def finish(self, ended: Iterable[tuple[int, str, str, Sequence[str]]], *, now: float) -> None:
         self._end(
@@ -160,7 +135,7 @@ class SqlJobs(ABC):
                 {
                     "id": id,
                     "status": status,
-                    "reason": _plain(reason),
+                    "reason": plain(reason),
                     "outputs": json.dumps([*made]),
                     "now": self._there(now),
                 }
@@ -170,7 +145,7 @@ class SqlJobs(ABC):
 
     def retry(self, failed: Iterable[tuple[int, str, float]], *, count: bool = True) -> None:
         back = 0 if count else 1
-        rows = [(id, _plain(reason), self._there(due)) for id, reason, due in failed]
+        rows = [(id, plain(reason), self._there(due)) for id, reason, due in failed]
         self._end(_RETRY, [{"id": id, "due": due, "reason": why, "back": back} for id, why, due in rows])
 
     def forget(self, names: Callable[[str], bool]) -> int:
@@ -184,56 +159,56 @@ class SqlJobs(ABC):
                 dropped += len(doomed)
             return dropped
 
-        return self._work(work)
+        return self._base.work(work)
 
     def prune(self, before: float, most: int) -> int:
-        return self._do(_PRUNE, before=self._there(before), most=most)
+        return self._base.do(_PRUNE, before=self._there(before), most=most)
 
     # -- schedules and watermarks
 
     def schedule(self, strategy: str) -> tuple[str, float, float | None] | None:
         query = "SELECT cron, next_at, last_at FROM {schedules} WHERE {mine} AND strategy = :strategy"
-        rows = self._ask(query, strategy=strategy)
+        rows = self._base.ask(query, strategy=strategy)
         return (rows[0][0], rows[0][1] + self._ahead, self._here(rows[0][2])) if rows else None
 
     def set_schedule(self, strategy: str, cron: str, next_at: float | None, last_at: float | None) -> None:
         if next_at is None:
-            self._do("DELETE FROM {schedules} WHERE {mine} AND strategy = :strategy", strategy=strategy)
+            self._base.do("DELETE FROM {schedules} WHERE {mine} AND strategy = :strategy", strategy=strategy)
         else:
             last = None if last_at is None else self._there(last_at)
-            self._do(_SCHEDULE, strategy=strategy, cron=cron, next=self._there(next_at), last=last)
+            self._base.do(_SCHEDULE, strategy=strategy, cron=cron, next=self._there(next_at), last=last)
 
     def seen(self) -> dict[str, int]:
-        return dict(self._ask("SELECT session, size FROM {seen} WHERE {mine}"))
+        return dict(self._base.ask("SELECT session, size FROM {seen} WHERE {mine}"))
 
     def forget_seen(self) -> None:
-        self._do("DELETE FROM {seen} WHERE {mine}")
+        self._base.do("DELETE FROM {seen} WHERE {mine}")
 
     def set_seen(self, sizes: dict[str, int]) -> None:
         rows = [{"session": session, "size": size} for session, size in sorted(sizes.items())]
         if rows:
-            self._work(lambda base: base.do(_SEEN, *rows))
+            self._base.work(lambda base: base.do(_SEEN, *rows))
 
     # -- looking
 
     def due(self, strategies: Sequence[str], *, now: float, far: float) -> bool:
         given: dict[str, object] = {"now": self._there(now), "far": self._there(far)}
-        return bool(self._ask(_DUE, these=self._among(strategies), **given))
+        return bool(self._base.ask(_DUE, these=list(strategies), **given))
 
     def counts(self) -> dict[str, dict[str, int]]:
         out: dict[str, dict[str, int]] = {}
         query = "SELECT strategy, status, count(*) FROM {runs} WHERE {mine} GROUP BY 1, 2"
-        for strategy, status, number in self._ask(query):
+        for strategy, status, number in self._base.ask(query):
             out.setdefault(strategy, {})[status] = number
         return out
 
     def known(self, strategy: str, inputs: Collection[str]) -> set[str]:
         query = "SELECT input FROM {runs} WHERE {mine} AND strategy = :strategy AND input {among}"
-        return {row[0] for row in self._ask(query, strategy=strategy, these=self._among(inputs))}
+        return {row[0] for row in self._base.ask(query, strategy=strategy, these=list(inputs))}
 
     def runs(self, *, strategy: str = "", status: str = "", limit: int = 50) -> list[JobRun]:
         found = []
-        for row in self._ask(_RUNS, strategy=strategy, status=status, limit=limit):
+        for row in self._base.ask(_RUNS, strategy=strategy, status=status, limit=limit):
             ask = StrategyAsk.of(row[1], row[2], json.loads(row[11]))
             told = (*row[:5], *map(self._here, row[5:9]), row[9], tuple(json.loads(row[10])), ask)
             found.append(JobRun(*told))
@@ -268,9 +243,7 @@ _NAMES = {
     "seen": "seen",
     "own": "",
     "me": "",
-    "mine": "TRUE",
     "least": "min",
-    "among": "IN (SELECT value FROM json_each(:these))",
 }
 _QUEUE = (
     "INSERT INTO runs (strategy, input, payload, gate_key, status, due_at, enqueued_at)"
@@ -279,39 +252,15 @@ _QUEUE = (
 )
 
 
-@functools.cache
-def _spelled(query: str) -> str:
-    return query.format_map(_NAMES)
-
-
-class _Transaction:
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def ask(self, query: str, **values: object) -> list[Any]:
-        return self._db.execute(_spelled(query), values).fetchall()
-
-    def do(self, query: str, *rows: Mapping[str, object]) -> int:
-        return self._db.executemany(_spelled(query), rows).rowcount
-
-
 class SqliteJobs(SqlJobs):
     """The queue of the strategies in SQLite."""
 
     def __init__(self, directory: Path) -> None:
         self._database = Database(directory / "sqlite" / "ome.db", _SCHEMA, version=2)
+        super().__init__(SqliteBase(self._database, _NAMES))
 
     def close(self) -> None:
         self._database.close()
-
-    def _work(self, work: Callable[[Statements], T], *, patience: float | None = None) -> T:
-        return self._database.write(lambda db: work(_Transaction(db)), patience=patience or BUSY_SECONDS)
-
-    def _ask(self, query: str, **values: object) -> list[Any]:
-        return self._database.read(lambda db: _Transaction(db).ask(query, **values))
-
-    def _among(self, values: Collection[str]) -> object:
-        return json.dumps(list(values))
 
     def _queue(self, base: Statements, queued: Sequence[Queued], now: float) -> list[tuple[str, str, float]]:
         return [
@@ -330,14 +279,16 @@ class SqliteJobs(SqlJobs):
         ]
 
     def _end(self, change: str, rows: Sequence[Mapping[str, object]]) -> None:
-        self._work(lambda base: base.do(f"{change} WHERE id = :id AND status = 'running'", *rows))
+        self._base.work(lambda base: base.do(f"{change} WHERE id = :id AND status = 'running'", *rows))
 
     @property
     def is_new(self) -> bool:
-        return not self._ask("SELECT 1 FROM found_again")
+        return not self._base.ask("SELECT 1 FROM found_again")
 
     def set_found(self, *, now: float) -> None:
-        self._do("INSERT INTO found_again SELECT :now WHERE NOT EXISTS (SELECT 1 FROM found_again)", now=now)
+        self._base.do(
+            "INSERT INTO found_again SELECT :now WHERE NOT EXISTS (SELECT 1 FROM found_again)", now=now
+        )
 
     def claim(self, strategies: Sequence[str], limit: int, *, now: float, far: float) -> list[Job]:
         def work(base: Statements) -> list[Job]:
@@ -360,7 +311,7 @@ class SqliteJobs(SqlJobs):
                     ]
             return []
 
-        return self._work(work)
+        return self._base.work(work)
 
     def forget(self, names: Callable[[str], bool]) -> int:
         """Drop every record that `names` says is about who is forgotten, and its bytes; how many.
@@ -377,9 +328,4 @@ class SqliteJobs(SqlJobs):
         return dropped
 
     def revive(self) -> int:
-        return self._do("UPDATE runs SET status = 'pending', due_at = 0 WHERE status = 'running'")
-
-
-def _plain(text: str) -> str:
-    """PostgreSQL takes no NUL."""
-    return text.replace("\0", " ")
+        return self._base.do("UPDATE runs SET status = 'pending', due_at = 0 WHERE status = 'running'")

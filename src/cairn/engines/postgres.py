@@ -7,17 +7,19 @@ with the connection, so a dead machine holds nothing.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import random
 import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from cairn.engines.changes import Base, Statements
 from cairn.engines.inmemory import InMemoryLocks
 from cairn.engines.outages import Outage
 from cairn.errors import Misconfigured, StorageFailed, Unavailable
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg_pool import ConnectionPool
 
+T = TypeVar("T")
 SCHEMA = 2
 """1 becomes 2 with the first journal that leaves the database: to a server that knows 1 only it would be shorter."""
 WAIT_SECONDS = 5
@@ -636,9 +639,42 @@ def no_answer(error: BaseException) -> Unavailable:
     )
 
 
-def psycopg_style(query: str) -> str:
-    """A statement that names its values as `:name`, as psycopg takes it."""
-    return re.sub(r"(?<!:):([a-z]\w*)", r"%(\1)s", query)
+class PostgresBase(Base):
+    """The database of all machines as a queue uses it, with the names of its tables, and the values that every statement has."""
+
+    def __init__(
+        self, database: Postgres, names: Mapping[str, str], given: Callable[[], dict[str, object]]
+    ) -> None:
+        self.database, self._given = database, given
+        self._spelled = functools.cache(
+            # Values are named as `:name`; psycopg has another way.
+            lambda query: re.sub(r"(?<!:):([a-z]\w*)", r"%(\1)s", query.format_map(names))
+        )
+
+    def ask(self, query: str, **values: object) -> list[Any]:
+        return self.database.ask(self._spelled(query), **self._given(), **values)
+
+    take = ask
+
+    def work(self, work: Callable[[Statements], T], *, patience: float = 0.0) -> T:  # noqa: ARG002 -- the pool's
+        given = {"root": self.database.root, **self._given()}
+        with self.database.connection() as one, one.transaction():
+            return work(_Transaction(one, given, self._spelled))
+
+
+class _Transaction:
+    def __init__(
+        self, one: Connection[Any], given: Mapping[str, object], spelled: Callable[[str], str]
+    ) -> None:
+        self._one, self._given, self._spelled = one, given, spelled
+
+    def ask(self, query: str, **values: object) -> list[Any]:
+        return self._one.execute(self._spelled(query), {**self._given, **values}).fetchall()
+
+    def do(self, query: str, *rows: Mapping[str, object]) -> int:
+        with self._one.cursor() as cursor:
+            cursor.executemany(self._spelled(query), [{**self._given, **row} for row in rows])
+            return cursor.rowcount
 
 
 def _number(name: str) -> int:

@@ -9,23 +9,18 @@ clock says.
 
 from __future__ import annotations
 
-import functools
 import json
 import threading
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping, Sequence
 
-from cairn.engines.jobs import SqlJobs, Statements
-from cairn.engines.postgres import Postgres, psycopg_style
+from cairn.engines.changes import Statements
+from cairn.engines.jobs import SqlJobs
+from cairn.engines.postgres import Postgres, PostgresBase
 from cairn.errors import CairnError
 from cairn.seams import Clock
 from cairn.types import Job, Queued, Scope, StrategyAsk
 
-if TYPE_CHECKING:
-    from psycopg import Connection
-
-T = TypeVar("T")
 LEASE_SECONDS = 15.0
 _NAMES = {
     "runs": "cairn_jobs",
@@ -87,8 +82,8 @@ class PostgresJobs(SqlJobs):
     named_in = (*SqlJobs.named_in, ("cairn_parts", "name", "name"))
 
     def __init__(self, database: Postgres, clock: Clock, *, lease_seconds: float = LEASE_SECONDS) -> None:
-        self._database = database
-        self._me = uuid.uuid4().hex
+        me = uuid.uuid4().hex
+        super().__init__(PostgresBase(database, _NAMES, lambda: {"me": me}))
         self._lease = lease_seconds
         [[there]] = database.ask("SELECT extract(epoch FROM clock_timestamp())::float8")
         self._ahead: float = clock.now().timestamp() - there
@@ -104,11 +99,11 @@ class PostgresJobs(SqlJobs):
 
     @property
     def is_new(self) -> bool:
-        return not self._ask("SELECT FROM cairn_marks WHERE root = :root AND name = :name", name=_FOUND)
+        return not self._base.ask("SELECT FROM cairn_marks WHERE root = :root AND name = :name", name=_FOUND)
 
     def set_found(self, *, now: float) -> None:
         del now  # the database knows
-        self._do(
+        self._base.do(
             "INSERT INTO cairn_marks VALUES (:root, :name, clock_timestamp()) ON CONFLICT DO NOTHING",
             name=_FOUND,
         )
@@ -156,7 +151,7 @@ class PostgresJobs(SqlJobs):
                     ]
             return []
 
-        jobs = self._work(work)
+        jobs = self._base.work(work)
         if jobs and self._living is None:
             self._living = threading.Thread(target=self._live, name="cairn-claims", daemon=True)
             self._living.start()
@@ -166,7 +161,7 @@ class PostgresJobs(SqlJobs):
         """Renew the lease of what is claimed. What has lapsed stays so: another may have it."""
         while not self._ending.wait(self._lease / 3):
             try:
-                self._do(
+                self._base.do(
                     "UPDATE cairn_parts SET until = clock_timestamp() + :lease * interval '1 second'"
                     " WHERE root = :root AND holder = :me AND until >= clock_timestamp()",
                     lease=self._lease,
@@ -192,7 +187,7 @@ class PostgresJobs(SqlJobs):
             base.do(_LET_GO, {"parts": parts})
 
         if fenced:
-            self._work(work)
+            self._base.work(work)
 
     def revive(self) -> int:
         def work(base: Statements) -> int:
@@ -200,38 +195,7 @@ class PostgresJobs(SqlJobs):
             base.do(_LET_ALL_GO, {})
             return back
 
-        return self._work(work)
-
-    # -- asking
-
-    def _ask(self, query: str, **values: object) -> list[Any]:
-        return self._database.ask(_spelled(query), me=self._me, **values)
-
-    def _work(self, work: Callable[[Statements], T], *, patience: float | None = None) -> T:  # noqa: ARG002 -- the pool's
-        named = {"root": self._database.root, "me": self._me}
-        with self._database.connection() as one, one.transaction():
-            return work(_Transaction(one, named))
-
-    def _among(self, values: Collection[str]) -> object:
-        return list(values)
-
-
-class _Transaction:
-    def __init__(self, one: Connection[Any], named: Mapping[str, object]) -> None:
-        self._one, self._named = one, named
-
-    def ask(self, query: str, **values: object) -> list[Any]:
-        return self._one.execute(_spelled(query), {**self._named, **values}).fetchall()
-
-    def do(self, query: str, *rows: Mapping[str, object]) -> int:
-        with self._one.cursor() as cursor:
-            cursor.executemany(_spelled(query), [{**self._named, **row} for row in rows])
-            return cursor.rowcount
-
-
-@functools.cache
-def _spelled(query: str) -> str:
-    return psycopg_style(query.format_map(_NAMES))
+        return self._base.work(work)
 
 
 def _part(scope: Scope) -> str:

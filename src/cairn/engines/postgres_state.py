@@ -8,21 +8,19 @@ new one, and one that nobody has used for a week is dropped by the others.
 
 from __future__ import annotations
 
-import functools
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from cairn.engines.changes import AGAIN, BUSY, FAILURES_TOLD, ChangeQueue, Run
-from cairn.engines.postgres import Postgres, psycopg_style
+from cairn.engines.changes import AGAIN, BUSY, FAILURES_TOLD, ChangeQueue, Statements
+from cairn.engines.postgres import Postgres, PostgresBase
 from cairn.errors import CairnError
 from cairn.seams import Clock, Glance, Noticed
 
-T = TypeVar("T")
 _NAME = "queue.id"
 _MINE = "root = :root AND queue = :queue"
 _NAMES = {
@@ -32,7 +30,7 @@ _NAMES = {
     "mine": _MINE,
     "inside": "AND (cardinality(:within::text[]) = 0 OR path ^@ ANY(:within::text[]))",
     "free": "FOR UPDATE SKIP LOCKED",
-    "among": "= ANY(:paths)",
+    "among": "= ANY(:these)",
 }
 _NEXT_LSN = """
 INSERT INTO cairn_queues AS q (root, queue, lsn, version) VALUES (:root, :queue, :known + :more, 1)
@@ -75,7 +73,7 @@ class PostgresState(ChangeQueue):
     _holds = "SELECT FROM cairn_changes WHERE {mine} AND path {among} ORDER BY path FOR UPDATE"
 
     def __init__(self, database: Postgres, directory: Path, clock: Clock | None = None) -> None:
-        super().__init__(clock)
+        super().__init__(PostgresBase(database, _NAMES, self._queue), clock)
         self._database, self._directory = database, directory
 
     def close(self) -> None:
@@ -90,13 +88,13 @@ class PostgresState(ChangeQueue):
 
     def maintain(self) -> None:
         super().maintain()
-        self._do(f"UPDATE cairn_queues SET used = clock_timestamp() WHERE {_MINE}")
-        self._do(_DROP_OLD)
+        self._base.do(f"UPDATE cairn_queues SET used = clock_timestamp() WHERE {_MINE}")
+        self._base.do(_DROP_OLD)
 
     # -- asking
 
-    def _named(self) -> dict[str, object]:
-        """The values that every question has. Where the folder of the index went, its queue is a new one."""
+    def _queue(self) -> dict[str, object]:
+        """Which queue every question is about. Where the folder of the index went, its queue is a new one."""
         at = self._directory / _NAME
         while True:
             try:
@@ -109,29 +107,10 @@ class PostgresState(ChangeQueue):
                 with suppress(FileExistsError):
                     os.link(made, at)  # whole, and once, whoever else makes one
                 made.unlink(missing_ok=True)
-        return {"root": self._database.root, "queue": name}
-
-    def _ask(self, query: str, **values: object) -> list[tuple[Any, ...]]:
-        return self._database.ask(_spelled(query), **self._named(), **values)
-
-    _take = _ask
-
-    def _work(self, work: Callable[[Run], T]) -> T:
-        named = self._named()
-        with self._database.connection() as one, one.transaction():
-
-            def run(query: str, rows: Sequence[Mapping[str, object]]) -> int:
-                with one.cursor() as cursor:
-                    cursor.executemany(_spelled(query), [{**named, **row} for row in rows])
-                    return cursor.rowcount
-
-            return work(run)
+        return {"queue": name}
 
     def _inside(self, within: Sequence[str]) -> tuple[str, dict[str, object]]:
         return "{inside}", {"within": list(within)}
-
-    def _among(self, paths: Sequence[str]) -> object:
-        return list(paths)
 
     def _when(self, at: datetime) -> object:
         return at.timestamp()
@@ -140,7 +119,7 @@ class PostgresState(ChangeQueue):
 
     def _put(self, changes: Sequence[Noticed]) -> int:
         latest = list({one.path: one for one in changes}.values())
-        values = self._named() | {
+        values: dict[str, object] = {
             "known": self._lsn,
             "more": len(latest),
             "now": self._clock.now().timestamp(),
@@ -149,23 +128,25 @@ class PostgresState(ChangeQueue):
             "types": [one.change_type for one in latest],
             "mtimes": [one.mtime for one in latest],
         }
-        with self._database.connection() as one, one.transaction():
-            [last] = one.execute(_spelled(_NEXT_LSN), values).fetchone() or (0,)
-            lsns = [*range(last - len(latest) + 1, last + 1)]
-            one.execute(_spelled(_QUEUE), values | {"lsns": lsns})
+
+        def put(base: Statements) -> int:
+            [[last]] = base.ask(_NEXT_LSN, **values)
+            base.do(_QUEUE, values | {"lsns": [*range(last - len(latest) + 1, last + 1)]})
             return int(last)
+
+        return self._base.work(put)
 
     def retry_failed(self) -> int:
         count = super().retry_failed()
         if count:
-            self._do(f"UPDATE cairn_queues SET version = version + 1 WHERE {_MINE}")
+            self._base.do(f"UPDATE cairn_queues SET version = version + 1 WHERE {_MINE}")
         return count
 
     # -- looking
 
     def _of_queue(self, column: str) -> Any:
         """What is noted of this queue; None while there is nothing."""
-        rows = self._ask(f"SELECT {column} FROM cairn_queues WHERE {_MINE}")
+        rows = self._base.ask(f"SELECT {column} FROM cairn_queues WHERE {_MINE}")
         return rows[0][0] if rows else None
 
     def last_lsn(self) -> int:
@@ -176,7 +157,7 @@ class PostgresState(ChangeQueue):
         return version, lsn
 
     def glance(self, within: Sequence[str] = ()) -> Glance:
-        rows = self._ask(_GLANCE, within=list(within), told=FAILURES_TOLD)
+        rows = self._base.ask(_GLANCE, within=list(within), told=FAILURES_TOLD)
         if not rows:
             return Glance(0, 0, "")
         lsn, ready_for, oldest, pending, failed = rows[0]
@@ -193,19 +174,21 @@ class PostgresState(ChangeQueue):
         return str(self._of_queue("ready_for") or "")
 
     def clear(self) -> str:
-        values = self._named() | {"known": self._lsn, "more": 0}
         query = f"UPDATE cairn_queues SET ready_for = '', scan_of = '', scan_lsn = 0 WHERE {_MINE} RETURNING birth"
+
+        def wipe(base: Statements) -> str:
+            base.ask(_NEXT_LSN, known=self._lsn, more=0)
+            base.do(f"DELETE FROM cairn_changes WHERE {_MINE}", {})
+            [[birth]] = base.ask(query)
+            return str(birth)
+
         try:
-            with self._database.connection() as one, one.transaction():
-                one.execute(_spelled(_NEXT_LSN), values)
-                one.execute(_spelled(f"DELETE FROM cairn_changes WHERE {_MINE}"), values)
-                found = one.execute(_spelled(query), values).fetchone()
-                return str(found[0]) if found else ""
+            return self._base.work(wipe)
         finally:
             self._claimed()
 
     def note_scan(self, generation: str, lsn: int, *, queue: str) -> None:
-        self._do(
+        self._base.do(
             f"UPDATE cairn_queues SET scan_of = :generation, scan_lsn = :lsn WHERE {_MINE} AND birth = :birth",
             generation=generation,
             lsn=lsn,
@@ -216,9 +199,4 @@ class PostgresState(ChangeQueue):
         return bool(generation) and self._of_queue("scan_of") == generation
 
     def set_ready(self, generation: str) -> bool:
-        return bool(self._do(_READY, generation=generation))
-
-
-@functools.cache
-def _spelled(query: str) -> str:
-    return psycopg_style(query.format_map(_NAMES))
+        return bool(self._base.do(_READY, generation=generation))

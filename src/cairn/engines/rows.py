@@ -383,7 +383,7 @@ class SqliteIndex:
         """Every file that has rows or a cursor; with `within`, those alone that begin with one of these."""
         inside, bounds = beginning_with("path", within)
         query = f"SELECT path FROM paths WHERE 1{inside}"
-        return [row[0] for row in self._ask(query, *bounds)]
+        return [row[0] for row in self._db.read(lambda db: db.execute(query, bounds).fetchall())]
 
     def clear(self) -> None:
         """Drop every row for a rebuild; vectors stay, since they are named by what was embedded.

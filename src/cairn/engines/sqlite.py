@@ -1,4 +1,4 @@
-"""State on SQLite: the change queue `md_change_state` in `.index/sqlite/system.db`.
+"""Queues on SQLite, and the change queue in it: `md_change_state` in `.index/sqlite/system.db`.
 
 One row per path; the statements are those of `changes.py`. The file may be deleted while in use: what is lost is
 a list of work that a scan of the notes finds again, so no caller is ever refused because of it.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cairn.engines.changes import AGAIN, BUSY, DUE, FAILURES_TOLD, ChangeQueue, Run
-from cairn.engines.database import Database, Unchanged
+from cairn.engines.changes import AGAIN, BUSY, DUE, FAILURES_TOLD, Base, ChangeQueue, Statements
+from cairn.engines.database import BUSY_SECONDS, Database, Unchanged, beginning_with
 from cairn.seams import Clock, Glance, Noticed
 from cairn.types import Change
 
@@ -52,14 +52,45 @@ _NAMES = {
     "changes": "md_change_state",
     "path": "md_path",
     "key": "md_path",
-    "mine": "TRUE",
     "free": "",
-    "among": "IN (SELECT value FROM json_each(:paths))",
 }
 _QUEUE = (
     "INSERT INTO {changes} AS c (md_path, kind, change_type, mtime, first_seen_at, last_changed_at, lsn, since, status)"
     " VALUES (:path, :kind, :change_type, :mtime, :at, :at, :lsn, :lsn, 'pending')" + AGAIN
 )
+
+
+class SqliteBase(Base):
+    """A SQLite file as a queue uses it, with the names of its tables."""
+
+    def __init__(self, database: Database, names: Mapping[str, str]) -> None:
+        self._db = database
+        said = {**names, "mine": "TRUE", "among": "IN (SELECT value FROM json_each(:these))"}
+        self._spelled = functools.cache(lambda query: query.format_map(said))
+
+    def ask(self, query: str, **values: object) -> list[Any]:
+        return self._db.read(lambda db: _Transaction(db, self._spelled).ask(query, **values))
+
+    def take(self, query: str, **values: object) -> list[Any]:
+        return self._db.write(lambda db: _Transaction(db, self._spelled).ask(query, **values))
+
+    def work(self, work: Callable[[Statements], T], *, patience: float = BUSY_SECONDS) -> T:
+        return self._db.write(lambda db: work(_Transaction(db, self._spelled)), patience=patience)
+
+
+class _Transaction:
+    def __init__(self, db: sqlite3.Connection, spelled: Callable[[str], str]) -> None:
+        self._db, self._spelled = db, spelled
+
+    def ask(self, query: str, **values: object) -> list[Any]:
+        return self._db.execute(self._spelled(query), _bound(values)).fetchall()
+
+    def do(self, query: str, *rows: Mapping[str, object]) -> int:
+        return self._db.executemany(self._spelled(query), map(_bound, rows)).rowcount
+
+
+def _bound(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: json.dumps(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 class SqliteState(ChangeQueue):
@@ -79,7 +110,7 @@ class SqliteState(ChangeQueue):
         on_enqueue: Callable[[Collection[str]], None] | None = None,
     ) -> None:
         self._db = Database(directory / "sqlite" / "system.db", _SCHEMA, version=3)
-        super().__init__(clock, on_enqueue)
+        super().__init__(SqliteBase(self._db, _NAMES), clock, on_enqueue)
         self._glances: dict[tuple[str, ...], tuple[Unchanged, Glance]] = {}
 
     def close(self) -> None:
@@ -92,28 +123,8 @@ class SqliteState(ChangeQueue):
         super().maintain()
         self._db.shrink()
 
-    # -- asking
-
-    def _ask(self, query: str, **values: object) -> list[tuple[Any, ...]]:
-        return self._db.read(lambda db: db.execute(_spelled(query), values).fetchall())
-
-    def _take(self, query: str, **values: object) -> list[tuple[Any, ...]]:
-        return self._db.write(lambda db: db.execute(_spelled(query), values).fetchall())
-
-    def _work(self, work: Callable[[Run], T]) -> T:
-        return self._db.write(
-            lambda db: work(lambda query, rows: db.executemany(_spelled(query), rows).rowcount)
-        )
-
     def _inside(self, within: Sequence[str]) -> tuple[str, dict[str, object]]:
-        named: dict[str, object] = {}
-        for number, start in enumerate(within):
-            named |= {f"from{number}": start, f"upto{number}": start[:-1] + chr(ord(start[-1]) + 1)}
-        either = [f"(md_path >= :from{number} AND md_path < :upto{number})" for number in range(len(within))]
-        return f" AND ({' OR '.join(either)})" if either else "", named
-
-    def _among(self, paths: Sequence[str]) -> object:
-        return json.dumps(list(paths))
+        return beginning_with("md_path", within)
 
     def _when(self, at: datetime) -> object:
         return at.isoformat()
@@ -123,9 +134,9 @@ class SqliteState(ChangeQueue):
     def _put(self, changes: Sequence[Noticed]) -> int:
         at = self._when(self._clock.now())
 
-        def put(db: sqlite3.Connection) -> int:
-            lsn = int(db.execute("SELECT value FROM meta WHERE key = 'lsn'").fetchone()[0])
-            lsn = max(lsn, self._lsn)
+        def put(base: Statements) -> int:
+            [[lsn]] = base.ask("SELECT value FROM meta WHERE key = 'lsn'")
+            lsn = max(int(lsn), self._lsn)
             rows = [
                 {
                     "path": c.path,
@@ -137,22 +148,22 @@ class SqliteState(ChangeQueue):
                 }
                 for n, c in enumerate(changes, 1)
             ]
-            db.executemany(_spelled(_QUEUE), rows)
-            db.execute("UPDATE meta SET value = ? WHERE key = 'lsn'", (lsn + len(rows),))
-            return lsn + len(rows)
+            base.do(_QUEUE, *rows)
+            base.do("UPDATE meta SET value = :lsn WHERE key = 'lsn'", {"lsn": lsn + len(rows)})
+            return int(lsn + len(rows))
 
-        return self._db.write(put, patience=3.0)
+        return self._base.work(put, patience=3.0)
 
     def claim(self, limit: int, *, holder: str, within: Sequence[str] = ()) -> list[Change]:
         inside, values = self._inside(within)
         query = f"SELECT 1 FROM {DUE} LIMIT 1".replace("{inside}", inside)
-        due = self._ask(query, now=self._clock.now().timestamp(), **values)
+        due = self._base.ask(query, now=self._clock.now().timestamp(), **values)
         return super().claim(limit, holder=holder, within=within) if due else []
 
     # -- looking
 
     def _meta(self, key: str) -> Any:
-        return self._ask("SELECT value FROM meta WHERE key = :key", key=key)[0][0]
+        return self._base.ask("SELECT value FROM meta WHERE key = :key", key=key)[0][0]
 
     def last_lsn(self) -> int:
         return int(self._meta("lsn"))
@@ -223,7 +234,7 @@ class SqliteState(ChangeQueue):
 
     def has_scan(self, generation: str) -> bool:
         query = "SELECT 1 FROM meta WHERE key = 'rebuild_of' AND value = :generation"
-        return bool(self._ask(query, generation=generation))
+        return bool(self._base.ask(query, generation=generation))
 
     def set_ready(self, generation: str) -> bool:
         complete = (
@@ -235,8 +246,3 @@ class SqliteState(ChangeQueue):
         if self._db.read(lambda db: db.execute(f"SELECT {complete}", (generation,)).fetchone()[0]):
             return bool(self._db.write(lambda db: db.execute(update, (generation, generation)).rowcount))
         return False
-
-
-@functools.cache
-def _spelled(query: str) -> str:
-    return query.format_map(_NAMES)
