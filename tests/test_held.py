@@ -150,7 +150,7 @@ def test_rows_of_a_large_scope_are_held_as_they_are_however_many_come_and_go(tmp
         return {
             rowid: (
                 columns.entries[place][0],
-                columns.sessions.names[columns["session"][place]],
+                columns.names["session"].names[columns["session"][place]],
                 " ".join(said[n]),
                 0 if vectors is None else int(vectors[n, 0]),
             )

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from cairn.engines.row_tables import SAID, meta
-from cairn.engines.warm import Names
-from cairn.index.corpus import KIND_CODES
+from cairn.engines.row_tables import IN_ARRAYS, meta
+from cairn.index.corpus import ATTRIBUTES, KIND_CODES, NAMED, Names, arrays_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,19 +26,11 @@ if TYPE_CHECKING:
 _MOST_ROWS = 48_000
 # Names are numbered as they come; with more of them than this all is read anew.
 _MOST_NAMES = 200_000
-_COLUMNS = (
-    "r.id, r.kind, r.timestamp_ms, r.session_id, r.ordinal, r.sender_ids, r.sender_name, r.cell_id, r.parent_type,"
-    " r.parent_id, r.flags, r.length, r.entry_id, r.path_id, r.words"
-)
 _QUERY = (
-    f"SELECT {_COLUMNS}, e.data FROM json_each(?) w CROSS JOIN rows r"
+    f"SELECT {IN_ARRAYS}, r.path_id, r.words, e.data FROM json_each(?) w CROSS JOIN rows r"
     " ON r.id = w.value LEFT JOIN v.vectors e ON e.model = ? AND e.key = r.embed_key WHERE +r.scope_id = ?"
 )
-_NUMBERS = {
-    "rowid": "int64", "kind": "int8", "timestamp_ms": "int64", "session": "int32", "ordinal": "int32", "sender": "int32",
-    "cell": "int32", "flags": "uint8", "length": "int32", "from_episode": "bool", "begins": "int64", "words": "int64",
-    "has_vector": "bool",
-}  # fmt: skip
+_NUMBERS = {**ATTRIBUTES, "from_episode": "bool", "begins": "int64", "words": "int64", "has_vector": "bool"}
 
 Key = tuple[str, int, int | None]
 """The generation of the index, the number of a scope, and that of the model whose vectors are read."""
@@ -60,7 +51,7 @@ class Columns:
         self._words = np.zeros(0, np.int64)
         self._vectors: np.ndarray | None = None
         self.entries: list[tuple[str, int, str | None]] = []
-        self.sessions, self.cells, self.senders = Names(), Names(), Names()
+        self.names = {name: Names() for name in NAMED}
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._arrays[name]
@@ -71,7 +62,7 @@ class Columns:
     @property
     def named(self) -> int:
         """How many names are known."""
-        return len(self.sessions.names) + len(self.cells.names)
+        return len(self.names["session"].names) + len(self.names["cell"].names)
 
     def add(self, rows: Sequence[Sequence[Any]]) -> dict[int, int]:
         """Take rows in, as `_QUERY` gives them; the place of each by its id."""
@@ -79,24 +70,13 @@ class Columns:
 
         if not rows:
             return {}
-        (ids, kinds, times, sessions, ordinals, sent, called, cells, origins, parents, flags, lengths, entries, paths, said,
-         data) = zip(*rows, strict=True)  # fmt: skip
+        ids, *columns = zip(*rows, strict=True)
+        entries, origins, parents, paths, said, data = columns[9:]
         with self._lock:
             flat = np.frombuffer(b"".join(said), np.int64)
             sizes = np.fromiter(map(len, said), np.int64, len(said)) // 8
             fresh: dict[str, Any] = {
-                "rowid": ids,
-                "kind": [KIND_CODES[kind] for kind in kinds],
-                "timestamp_ms": times,
-                "session": [self.sessions[name] for name in sessions],
-                "ordinal": ordinals,
-                "sender": [
-                    self.senders[one.strip("\n"), name or ""] if kind in SAID and one else -1
-                    for kind, one, name in zip(kinds, sent, called, strict=True)
-                ],
-                "cell": [self.cells[name] for name in cells],
-                "flags": flags,
-                "length": lengths,
+                **arrays_of(rows, self.names),
                 "from_episode": [origin == "episode" for origin in origins],
                 "begins": self._worded + np.cumsum(sizes) - sizes,
                 "words": sizes,
@@ -127,7 +107,7 @@ class Columns:
         at, out = np.array(places, np.int64), Columns()
         with self._lock:
             out._lock, out._count = self._lock, len(at)  # their names stay one
-            out.sessions, out.cells, out.senders = self.sessions, self.cells, self.senders
+            out.names = self.names
             out._arrays = {name: found[at] for name, found in self._arrays.items()}
             out._vectors = None if self._vectors is None else self._vectors[at]
             out.entries = [self.entries[place] for place in places]

@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any
 from cairn.engines.database import Unchanged
 from cairn.engines.held_rows import Columns, HeldRows, HeldScopes, found_by
 from cairn.engines.lance import LanceTables, Wish, marks_of
-from cairn.engines.row_tables import AMONG, SAID, model_number, scope_number
+from cairn.engines.row_tables import AMONG, model_number, scope_number
 from cairn.engines.rows import SqliteIndex, dot
 from cairn.errors import Unavailable
 from cairn.index.corpus import (
+    ATTRIBUTES,
     KIND_CODES,
     PASSAGE,
+    SAID,
     About,
     Ask,
     Corpus,
@@ -58,10 +60,6 @@ _SAMPLE_ROWS, _SAMPLES_KEPT = 64, 1000
 _FRESH_ROWS = 5000
 # So many words are looked for one by one; more of them by halving.
 _FEW_WORDS = 24
-# What a corpus has of each row just as it is held.
-_SHARED = (
-    "rowid", "kind", "timestamp_ms", "session", "ordinal", "sender", "cell", "flags", "length", "has_vector",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,12 +532,12 @@ def _around(
     session, ordinal = said(leading)
     here = np.add(*said(at))
     wanted = np.setdiff1d(np.concatenate([session + ordinal - 1, session + ordinal + 1]), here)
-    names = columns.sessions.names
+    names = columns.names["session"].names
     near = [(names[one >> 32], one & 0xFFFFFFFF) for one in wanted[(wanted & 0xFFFFFFFF) < 2**31].tolist()]
     found = {row[0] for row in db.execute(_NEAR, (json.dumps(near), number))} if near else set()
 
     cells = np.unique(columns["cell"][leading])
-    named = [columns.cells.names[cell] for cell in cells[cells >= 0].tolist()]
+    named = [columns.names["cell"].names[cell] for cell in cells[cells >= 0].tolist()]
     found |= found_by(db, kept.episodes, named, _EPISODES, number)
 
     cut = at[columns["kind"][at] == passage]
@@ -552,9 +550,10 @@ def _corpus(about: About, columns: Columns, at: np.ndarray, standing: np.ndarray
     """The rows at `at` in `columns`, by rowid, as ranking reads them."""
     import numpy as np
 
-    numbers = {name: columns[name][at] for name in _SHARED}
-    speakers = {(sender.id, sender.name or ""): place for place, sender in enumerate(about.senders)}
-    known = np.array([*(speakers.get(one, -1) for one in columns.senders.names), -1], np.int32)
+    numbers = {name: columns[name][at] for name in (*ATTRIBUTES, "has_vector")}
+    named = columns.names
+    speakers = {(sender.id, sender.name): place for place, sender in enumerate(about.senders)}
+    known = np.array([*(speakers.get(one, -1) for one in named["sender"].names), -1], np.int32)
     kind, rowid, cell = numbers["kind"], numbers["rowid"], numbers["cell"]
     places = at.tolist()
     episodes = {
@@ -575,9 +574,9 @@ def _corpus(about: About, columns: Columns, at: np.ndarray, standing: np.ndarray
         **(numbers | {"sender": known[numbers["sender"]]}),
         whole=whole,
         vectors=columns.vectors_of(at),
-        sessions=columns.sessions.names,
+        sessions=named["session"].names,
         senders=about.senders,
-        cells=columns.cells.names,
+        cells=named["cell"].names,
         model=about.model,
         standing=standing,
     )

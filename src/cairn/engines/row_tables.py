@@ -12,7 +12,7 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from cairn.budget import share
-from cairn.index.corpus import HIDDEN_STATUSES, PASSAGE, NewRow, embed_key, text_flags, word_flags
+from cairn.index.corpus import HIDDEN_STATUSES, PASSAGE, SAID, NewRow, embed_key, text_flags, word_flags
 from cairn.index.embedding_text import spoken_name
 from cairn.index.filters import packed
 from cairn.index.postings import MARK_BYTES, group_of, rows_by_mark, word_marks
@@ -73,7 +73,11 @@ CREATE TABLE vectors(id INTEGER PRIMARY KEY, model INTEGER NOT NULL, key BLOB NO
 CREATE TABLE tokens(model INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NULL, PRIMARY KEY (model, key))
 """
 COUNTS = ("tallies", "terms", "speakers")
-SAID = frozenset({"message", PASSAGE})
+# What arrays of rows are made of, in the order of `arrays_of`, and what tells whose part a row is.
+IN_ARRAYS = (
+    "r.id, r.kind, r.timestamp_ms, r.session_id, r.ordinal, r.sender_ids, r.sender_name, r.cell_id, r.flags, r.length,"
+    " r.entry_id, r.parent_type, r.parent_id"
+)
 AMONG = "IN (SELECT value FROM json_each(?))"  # numbers or texts, given as a list in JSON
 _KEYS_AT_ONCE = 500
 _WORDS_KEPT = 32_768

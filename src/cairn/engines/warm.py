@@ -11,12 +11,12 @@ import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from cairn.engines.database import Database, Unchanged
-from cairn.engines.row_tables import SAID, meta, scope_number
-from cairn.index.corpus import KIND_CODES, Corpus, Sender
+from cairn.engines.row_tables import IN_ARRAYS, meta, scope_number
+from cairn.index.corpus import KIND_CODES, NAMED, Corpus, Names, Sender, arrays_of
 from cairn.index.postings import Postings
 from cairn.types import Scope
 
@@ -24,31 +24,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 _COLUMNS = (
-    "r.id, r.kind, r.timestamp_ms, r.session_id, r.ordinal, r.sender_ids, r.sender_name, r.cell_id, r.parent_type,"
-    " r.parent_id, r.flags, r.length, r.entry_id, CASE WHEN r.kind = 'passage' THEN (SELECT m.id FROM rows m WHERE"
+    f"{IN_ARRAYS}, CASE WHEN r.kind = 'passage' THEN (SELECT m.id FROM rows m WHERE"
     " m.scope_id = r.scope_id AND m.entry_id = r.parent_id AND m.path_id = r.path_id) END"
 )
 _GROW = 1.25
 _GONE_ROWS = 1024
 
 T = TypeVar("T")
-
-
-class Names:
-    """Gives each name a number, in the order of arrival; None has none, which is -1."""
-
-    def __init__(self, names: Iterable[Any] = ()) -> None:
-        self.names = list(names)
-        self._numbers = {name: number for number, name in enumerate(self.names)}
-
-    def __getitem__(self, name: Hashable) -> int:
-        if name is None:
-            return -1
-        number = self._numbers.get(name)
-        if number is None:
-            number = self._numbers[name] = len(self.names)
-            self.names.append(name)
-        return number
 
 
 class WarmScopes(Generic[T]):
@@ -182,7 +164,7 @@ class WarmRows(WarmScope[Corpus]):
         self._reset()
 
     def _reset(self) -> None:
-        self._named = {"session": Names(), "sender": Names(), "cell": Names()}
+        self._named = {name: Names() for name in NAMED}
         self._episode_cells: dict[str, int] = {}
         self._orphans: dict[int, str] = {}
         self._gone = 0
@@ -208,19 +190,14 @@ class WarmRows(WarmScope[Corpus]):
             self._reset()
         rows = [row for row in rows if row[1] in KIND_CODES]
         count = len(rows)
-        fresh: dict[str, np.ndarray] = {
-            "rowid": np.fromiter((row[0] for row in rows), np.int64, count),
-            "kind": np.fromiter((KIND_CODES[row[1]] for row in rows), np.int8, count),
-            "timestamp_ms": np.fromiter((row[2] for row in rows), np.int64, count),
-            "session": np.fromiter((self._named["session"][row[3]] for row in rows), np.int32, count),
-            "ordinal": np.fromiter((row[4] for row in rows), np.int32, count),
-            "sender": np.fromiter((self._sender(row) for row in rows), np.int32, count),
-            "cell": np.fromiter((self._cell(row) for row in rows), np.int32, count),
-            "flags": np.fromiter((row[10] for row in rows), np.uint8, count),
-            "length": np.fromiter((row[11] for row in rows), np.int32, count),
-            "whole": np.fromiter((row[13] or row[0] for row in rows), np.int64, count),
-            "has_vector": np.fromiter((row[14] is not None for row in rows), np.bool_, count),
-        }
+        fresh = arrays_of(rows, self._named)
+        fresh["whole"] = np.fromiter((row[13] or row[0] for row in rows), np.int64, count)
+        fresh["has_vector"] = np.fromiter((row[14] is not None for row in rows), np.bool_, count)
+        for row, cell in zip(rows, fresh["cell"].tolist(), strict=True):
+            if row[1] == "episode" and cell >= 0:
+                self._episode_cells[row[10]] = cell
+            elif cell < 0 and row[11] == "episode" and row[12]:
+                self._orphans[row[0]] = row[12]
         if old is None:
             arrays, at, kept = fresh, np.arange(count), None
         else:
@@ -237,10 +214,10 @@ class WarmRows(WarmScope[Corpus]):
             scope=self._scope,
             version=version,
             vectors=held,
-            sessions=tuple(self._named["session"].names),
-            senders=tuple(self._named["sender"].names),
-            cells=tuple(self._named["cell"].names),
             model=self._model,
+            sessions=tuple(self._named["session"].names),
+            senders=tuple(Sender(*one) for one in self._named["sender"].names),
+            cells=tuple(self._named["cell"].names),
             **arrays,
         )
 
@@ -275,21 +252,6 @@ class WarmRows(WarmScope[Corpus]):
         if have:
             self._buffer[at[have]] = data
         return self._buffer[:total]
-
-    def _sender(self, row: Sequence[Any]) -> int:
-        if row[1] not in SAID or not row[5]:
-            return -1
-        return self._named["sender"][Sender(row[5].strip("\n"), row[6])]
-
-    def _cell(self, row: Sequence[Any]) -> int:
-        if row[7] is not None:
-            code = self._named["cell"][row[7]]
-            if row[1] == "episode":
-                self._episode_cells[row[12]] = code
-            return code
-        if row[8] == "episode" and row[9]:
-            self._orphans[row[0]] = row[9]
-        return -1
 
     def _adopt(self, arrays: dict[str, np.ndarray]) -> None:
         """Give facts the cell of the episode they were drawn from, once that is known."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -44,6 +44,7 @@ KINDS = (
 SKILL_FILE = "skill_file"  # a reference or a script beside a SKILL.md
 AGENT_DOCUMENTS = ("agent", "soul", "tools", "behaviors")
 PASSAGE = "passage"
+SAID = frozenset({"message", PASSAGE})
 KNOWLEDGE = "knowledge"  # a passage of a document, found and shown by itself
 KIND_CODES: Mapping[str, int] = {name: code for code, name in enumerate(KINDS)}
 
@@ -120,6 +121,54 @@ class Sender:
 
     id: str
     name: str | None = None
+
+
+class Names:
+    """Gives each name a number, in the order of arrival; None has none, which is -1."""
+
+    def __init__(self, names: Iterable[Any] = ()) -> None:
+        self.names = list(names)
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+
+    def __getitem__(self, name: Hashable) -> int:
+        if name is None:
+            return -1
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self.names)
+            self.names.append(name)
+        return number
+
+
+# What a row is in numbers, in the order of `arrays_of`.
+ATTRIBUTES = {
+    "rowid": "int64", "kind": "int8", "timestamp_ms": "int64", "session": "int32", "ordinal": "int32", "sender": "int32",
+    "cell": "int32", "flags": "uint8", "length": "int32",
+}  # fmt: skip
+
+
+NAMED = ("session", "sender", "cell")
+
+
+def arrays_of(rows: Sequence[Sequence[Any]], named: Mapping[str, Names]) -> dict[str, Any]:
+    """Rows as one array for each of `ATTRIBUTES`: of each row come those first, behind its sender the sender's name.
+
+    What is `NAMED` becomes a number in `named`; a sender is known there by id and name.
+    """
+    import numpy as np
+
+    ids, kinds, times, sessions, ordinals, senders, names, cells, flags, lengths, *_ = list(
+        zip(*rows, strict=True)
+    ) or [()] * (len(ATTRIBUTES) + 1)
+    speakers = [
+        named["sender"][one.strip("\n"), name or None] if kind in SAID and one else -1
+        for kind, one, name in zip(kinds, senders, names, strict=True)
+    ]
+    values = (
+        ids, [KIND_CODES[kind] for kind in kinds], times, [named["session"][one] for one in sessions], ordinals, speakers,
+        [named["cell"][one] for one in cells], flags, lengths,
+    )  # fmt: skip
+    return {name: np.array(found, ATTRIBUTES[name]) for name, found in zip(ATTRIBUTES, values, strict=True)}
 
 
 @dataclass(frozen=True)

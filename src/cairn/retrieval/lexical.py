@@ -18,16 +18,19 @@ from cairn.errors import CairnError, NotFound
 from cairn.index.corpus import (
     HIDDEN_STATUSES,
     KIND_CODES,
+    NAMED,
     PAGE_ORDER,
     PASSAGE,
     About,
     Ask,
     Corpus,
     Found,
+    Names,
     Page,
     Row,
     Sender,
     about_corpus,
+    arrays_of,
     passing_rows,
     text_flags,
 )
@@ -188,49 +191,29 @@ class ScannedScope:
         rows = self._of(scope)
         if self._corpus is not None and rows:
             return self._corpus
-        count = len(rows)
-        sessions: dict[str, int] = {}
-        senders: dict[Sender, int] = {}
-        cells: dict[str, int] = {}
         episodes = {row.entry_id: row.cell_id for row in rows if row.kind == "episode"}
-
-        def code(table: dict[Any, int], key: Any) -> int:
-            return table.setdefault(key, len(table)) if key else -1
-
-        def array(values: Iterable[int], kind: type) -> np.ndarray:
-            return np.fromiter(values, kind, count)
-
+        named = {name: Names() for name in NAMED}
+        arrays = arrays_of(
+            [
+                (
+                    row.rowid, row.kind, row.timestamp_ms, row.session_id or None, row.ordinal, "".join(row.sender_ids[:1]),
+                    row.sender_name, row.cell_id or episodes.get(row.parent_id or "") or None,
+                    text_flags(row.text, row.fields, hidden=row.status in HIDDEN_STATUSES), length,
+                )
+                for row, length in zip(rows, self._lengths, strict=False)
+            ],
+            named,
+        )  # fmt: skip
         made = Corpus(
             scope=scope,
             version=-1,
-            rowid=array((row.rowid for row in rows), np.int64),
-            kind=array((KIND_CODES[row.kind] for row in rows), np.int8),
-            timestamp_ms=array((row.timestamp_ms for row in rows), np.int64),
-            session=array((code(sessions, row.session_id) for row in rows), np.int32),
-            ordinal=array((row.ordinal for row in rows), np.int32),
-            sender=array(
-                (
-                    code(
-                        senders, Sender(row.sender_ids[0], row.sender_name) if row.kind == "message" else None
-                    )
-                    for row in rows
-                ),
-                np.int32,
-            ),
-            cell=array(
-                (code(cells, row.cell_id or episodes.get(row.parent_id or "")) for row in rows), np.int32
-            ),
-            flags=array(
-                (text_flags(row.text, row.fields, hidden=row.status in HIDDEN_STATUSES) for row in rows),
-                np.uint8,
-            ),
-            length=array(self._lengths[:count], np.int32),
-            whole=array((row.rowid for row in rows), np.int64),
-            has_vector=np.zeros(count, bool),
+            **arrays,
+            whole=arrays["rowid"],
+            has_vector=np.zeros(len(rows), bool),
             vectors=None,
-            sessions=tuple(sessions),
-            senders=tuple(senders),
-            cells=tuple(cells),
+            sessions=named["session"].names,
+            senders=[Sender(*one) for one in named["sender"].names],
+            cells=named["cell"].names,
         )
         if rows:
             self._corpus = made
