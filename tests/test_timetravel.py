@@ -225,6 +225,7 @@ def test_a_note_deleted_by_hand_is_recorded_as_removed(world):
         ("a\nb\nc\n", "a\nB\nc\n", "text: b -> B"),
         ("a\nc\n", "a\nb\nc\n", "text:  -> b"),
         ("---\nkind: x\n---\n", "---\nkind: y\nupdated_at: now\n---\n", "kind: x -> y"),
+        ("a\nb\n", "a\r\nb\r\n", "the same words: only stamps or line ends changed"),
         ("x" * 300, None, "x" * 199 + "…"),
     ],
 )

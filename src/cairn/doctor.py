@@ -320,7 +320,7 @@ def _index(parts: Parts) -> Finds:
     if fresh.state != "fresh":
         yield finding(
             "info",
-            f"the index is {fresh.state}: {fresh.pending} changes pending",
+            f"the index is {fresh.state}: {fresh.pending} {'change' if fresh.pending == 1 else 'changes'} pending",
             "run `cairn cascade sync`",
         )
     yield from _tables(parts)

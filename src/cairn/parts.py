@@ -586,7 +586,7 @@ class Parts:
         )
 
     def _known_at(self, scope: Scope, when: datetime) -> ScannedScope | None:
-        self.observer.look_around()
+        self.observer.look_around(scope.space)
         return self.scan.as_of(scope, self.observer.of(scope.space).as_of(when), when)
 
     def _count_hits(self, scope: Scope, hits: Sequence[Hit]) -> None:

@@ -191,6 +191,41 @@ def world(tmp_path_factory):
         yield call
 
 
+def test_a_note_that_was_deleted_before_a_command_began_is_recorded_and_comes_back(tmp_path):
+    """Each command is a process of its own: it looks at the history of its space for files that are gone."""
+
+    def run(*words):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            main(["--root", str(tmp_path / "root"), *words])
+        return out.getvalue()
+
+    run("remember", FERRY)
+    mark = run("log", "--mark", "all there").split()[0]
+    (note,) = (tmp_path / "root").rglob("memory-*.md")
+    note.unlink()
+    assert run("log", "--limit", "1").split()[2] == "removed"
+    assert "-The ferry leaves at noon." in run("diff", mark)
+    told = run("restore", mark)
+    assert told.startswith("Restored 1 entry.")
+    assert FERRY in told
+    assert FERRY in note.read_text()
+    assert FERRY in run("memories", "list")
+
+
+def test_other_line_ends_are_no_change_of_words(tmp_path, capsys):
+    """An editor of another system writes a note anew; nothing says that its words were forgotten."""
+    root = ["--root", str(tmp_path / "root")]
+    assert main([*root, "remember", FERRY]) == 0
+    (note,) = (tmp_path / "root").rglob("memory-*.md")
+    note.write_bytes(note.read_bytes().replace(b"\n", b"\r\n"))
+    capsys.readouterr()
+    assert main([*root, "log"]) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert " changed " in first
+    assert second.strip() == "the same words: only stamps or line ends changed"
+
+
 def test_the_new_routes_hold_to_the_grants(world):
     """P7: a token for owners, for another app or for reading does not look back, come back or take in."""
     assert world("all", "POST", "checkpoints", {"label": "x"})[0] == 200

@@ -196,7 +196,7 @@ class Time(Room):
         return done
 
     def _recorded(self, space: Space) -> TimeTravel:
-        self.parts.observer.look_around()
+        self.parts.observer.look_around(space)
         return self.parts.observer.of(space)
 
 

@@ -145,7 +145,7 @@ def search(call: CommandCall) -> int:
     if state["state"] != "fresh" or state["notes"]:
         remarks = "; ".join(state["notes"])
         output.note(
-            f"index: {state['state']}, {state['pending']} changes pending"
+            f"index: {state['state']}, {state['pending']} {'change' if state['pending'] == 1 else 'changes'} pending"
             + (f" ({remarks})" if remarks else "")
         )
     return 0 if found else 1

@@ -551,6 +551,8 @@ def words_of(before: str | None, after: str | None) -> str:
         if old.get(name) != new.get(name) and name not in _STAMPS:
             was, now = _first_difference(old.get(name, ""), new.get(name, ""))
             told.append(f"{name}: {_line(was, _PART)} -> {_line(now, _PART)}")
+    if not told:
+        return "the same words: only stamps or line ends changed"
     return "; ".join(told[:_PARTS]) + (f"; {len(told) - _PARTS} more" if len(told) > _PARTS else "")
 
 
@@ -644,9 +646,14 @@ class Observer:
             waiting, self._waiting = list(self._waiting), {}
         return self._observe(waiting, "write")
 
-    def look_around(self) -> int:
-        """Find what was edited or deleted by hand since the last recorded change, and record it."""
+    def look_around(self, space: Space | None = None) -> int:
+        """Find what was edited or deleted by hand since the last recorded change, and record it.
+
+        Deletions are looked for in the spaces whose history was opened, and in `space`, which a caller is to read.
+        """
         self.settle()
+        if space is not None:
+            self.of(space)
         since: dict[Space, float] = {}
         found = []
         began = time.time()
