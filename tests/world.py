@@ -223,7 +223,6 @@ class World:
             settings=self.settings,
             writer=self.writer,
             on_cell=self.on_cell or self.cells.append,
-            on_change=self._changed,
             redact=self.redact or (lambda text: text),
             local=self.local,
             sessions=self.sessions,

@@ -236,12 +236,13 @@ class Parts:
     @Stage
     def notebook(self) -> Notebook:
         """The only writer of notes; the queue and the record of changes are opened before it, to close after it."""
-        queue, observer = self._queue, self.observer
-        assert self.state is not None
+        state, observer = self.state, self.observer
 
         def written(changes: Sequence[tuple[Locator, ChangeType]]) -> int:
+            from cairn.retrieval.library import noticed
+
             observer.tell(changes)
-            return queue(changes)
+            return state.enqueue(noticed(changes))
 
         return Notebook(self.storage, self.locks, clock=self.clock, on_change=written, history=self.runs)
 
@@ -308,7 +309,6 @@ class Parts:
             settings=self.settings,
             writer=self.writer,
             on_cell=self._think_of,
-            on_change=self._queue,
             redact=self.redact,
             local=_local(self.settings, self.storage),
         )
@@ -328,7 +328,6 @@ class Parts:
             sessions=self.sessions,
             clock=self.clock,
             zone=self.settings.zone,
-            on_change=self._queue,
         )
 
     # ------------------------------------------------------------ reading
@@ -541,12 +540,6 @@ class Parts:
             return self.storage.info(at).mtime
         except NotFound:
             return 0.0
-
-    def _queue(self, changes: Sequence[tuple[Locator, ChangeType]]) -> int:
-        """Queue files that were written; returns the change to wait for. Never raises."""
-        from cairn.retrieval.library import noticed
-
-        return self.state.enqueue(noticed(changes))
 
     def _tell_of_memory(self, kind: str, row: Mapping[str, Any]) -> None:
         if (place := place_of(Locator(row["path"]))) is not None:

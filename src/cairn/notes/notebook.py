@@ -656,7 +656,7 @@ class Notebook:
             return 0
         try:
             return self._on_change([(locator, change), *((one, "modified") for one in also)])
-        except (CairnError, OSError) as error:
+        except Exception as error:
             # The write is durable and must be acknowledged; the next scan finds what was not queued.
             _log.warning("change of %s was not queued; a scan will find it: %s", locator, error)
             return 0

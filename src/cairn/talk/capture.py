@@ -14,7 +14,7 @@ from cairn.config import Settings
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, Unavailable
 from cairn.notes.format import checked_day
 from cairn.notes.kinds import scope_locator
-from cairn.notes.notebook import Notebook, OnChange
+from cairn.notes.notebook import Notebook
 from cairn.seams import Clock, Locator, Locks, StorageBackend, Writer
 from cairn.talk import messages as incoming
 from cairn.talk.inbox import Inbox, PendingCells
@@ -79,14 +79,13 @@ class Capture:
 
     Args:
         storage: Where the truth is; prompts of the root are read from it.
-        notebook: Writes the episodes.
+        notebook: Writes the episodes, and tells of new words and cells in a session's log.
         sessions: Reads the session logs; shared with whoever else does.
         locks: Units of work across threads and processes.
         clock: When things are recorded; messages bring their own times.
         settings: `[capture]`, `[memory] timezone`.
         writer: The language model, if any.
         on_cell: Told of each finished cell, at least once.
-        on_change: Told that a session's log holds new words or a new cell; returns the LSN.
         redact: Applied to every text before the first byte of it is written; may raise `Invalid` to refuse.
         local: Storage of this machine alone, for the ledger of unfinished cells; needed where
             `storage` is a folder that other machines see too.
@@ -103,7 +102,6 @@ class Capture:
         settings: Settings,
         writer: Writer | None = None,
         on_cell: Callable[[CellEvent], None] = lambda _: None,
-        on_change: OnChange = lambda _: 0,
         redact: Callable[[str], str] = lambda text: text,
         local: StorageBackend | None = None,
     ) -> None:
@@ -134,7 +132,6 @@ class Capture:
             clock=clock,
             zone=settings.zone,
             on_cell=on_cell,
-            on_change=on_change,
             keep=storage.archive,
         )
         self._admitted: dict[Scope, None] = {}
@@ -195,7 +192,8 @@ class Capture:
             known_by=known_by,
         )
         # What is open can be found, too: by its words as soon as the index has looked.
-        lsn = 0 if added.repeated else self._teller.announce(session_locator(space, session_id))
+        place = session_locator(space, session_id)
+        lsn = 0 if added.repeated else self._notebook.announce(place, "modified")
         done = _Finished()
         if not defer:
             try:

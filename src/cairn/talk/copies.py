@@ -20,7 +20,7 @@ from cairn.errors import CairnError
 from cairn.notes.conflicts import ConflictCopy, Merge, conflict_copies, merge_conflict_copy
 from cairn.notes.format import Note
 from cairn.notes.kinds import space_locator
-from cairn.notes.notebook import Notebook, OnChange
+from cairn.notes.notebook import Notebook
 from cairn.notes.unions import united as united_journals
 from cairn.seams import Clock, Journals, Locator, StorageBackend
 from cairn.talk.merging import says_what_was_said
@@ -42,7 +42,6 @@ class Copies:
         sessions: Reads session logs.
         clock: When something was united.
         zone: The display zone, in which episodes are told.
-        on_change: Told that a session's log changed.
     """
 
     def __init__(
@@ -54,7 +53,6 @@ class Copies:
         sessions: SessionLog,
         clock: Clock,
         zone: ZoneInfo,
-        on_change: OnChange | None = None,
     ) -> None:
         self._sessions = sessions
         self._zone = zone
@@ -62,7 +60,6 @@ class Copies:
         self._notebook = notebook
         self._journals = journals
         self._clock = clock
-        self._on_change = on_change
         self._stayed: dict[Locator, tuple[tuple[float, int], Merge]] = {}
 
     def merge(self) -> list[Merge]:
@@ -127,8 +124,7 @@ class Copies:
         )
         if changed:
             self._note(space, session_id)
-            if self._on_change is not None:
-                self._on_change([(copy.original, "modified")])
+            self._notebook.announce(copy.original, "modified")
         return done
 
     def _merge_log(

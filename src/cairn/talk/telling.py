@@ -2,7 +2,7 @@
 
     cell ──> Extractor   outside every lock: adds go on while a model thinks
          ──> Notebook    one episode per owner, once per cell
-         ──> on_change   the index may fetch the cell's words
+         ──> announce    the index may fetch the cell's words
          ──> on_cell     the strategies hear of it
          ──> done        noted in the log; until then recovery repeats the steps above
 
@@ -32,7 +32,7 @@ from zoneinfo import ZoneInfo
 
 from cairn.errors import CairnError, Invalid, NotFound
 from cairn.notes.kinds import KINDS
-from cairn.notes.notebook import Draft, Notebook, OnChange
+from cairn.notes.notebook import Draft, Notebook
 from cairn.seams import Clock, Locator, Locks, StorageBackend, Writer
 from cairn.talk import narrative
 from cairn.talk.inbox import Inbox
@@ -177,13 +177,12 @@ class Teller:
     Args:
         log: Knows the words of a cell.
         inbox: Is told when a cell is done.
-        notebook: Writes the episodes.
+        notebook: Writes the episodes, and tells of the log that they were made of.
         extractor: Makes the text of an episode.
         locks: Keeps two processes from asking a model about one cell.
         clock: Tells how old a cut is.
         zone: The display zone, for the times in a note.
         on_cell: Telling of each finished cell, at least once.
-        on_change: Telling that a session's log holds a new cell; returns the LSN.
         keep: Puts a copy of a session's log aside, before its episodes are written.
     """
 
@@ -198,7 +197,6 @@ class Teller:
         clock: Clock,
         zone: ZoneInfo,
         on_cell: Callable[[CellEvent], None],
-        on_change: OnChange,
         keep: Callable[[Locator], object],
     ) -> None:
         self._keep = keep
@@ -210,7 +208,6 @@ class Teller:
         self._clock = clock
         self._zone = zone
         self._on_cell = on_cell
-        self._on_change = on_change
         self._busy: set[str] = set()
         self._ahead: dict[str, float] = {}
         self._failed: dict[str, _Failure] = {}
@@ -345,7 +342,7 @@ class Teller:
             if failed and not fresh:
                 return self._wait(space, session_id, record, Telling(max(lsn, told)), failed)
             # The note's change told of the log's, too, where one was written.
-            lsn = max(lsn, told or self.announce(session_locator(space, session_id)))
+            lsn = max(lsn, told or self._notebook.announce(session_locator(space, session_id), "modified"))
         heard = self._tell(record, space, session_id, said, list(episodes.values()))
         if failed:
             self._inbox.told(space, session_id, record.cell_id, fresh)
@@ -492,14 +489,6 @@ class Teller:
             "writer_failure": " ".join(extraction.failure.split()) or None,
         }
         return Draft(inline, _sections(extraction))
-
-    def announce(self, locator: Locator) -> int:
-        """Say that there is something new at `locator`; the change to wait for, 0 where nobody could be told."""
-        try:
-            return self._on_change([(locator, "modified")])
-        except Exception as error:
-            _log.warning("%s: the index was not told; a scan will find the change: %s", locator, error)
-            return 0
 
     def _tell(
         self,
