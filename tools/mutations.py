@@ -89,8 +89,8 @@ MUTATIONS = (
     Mutation(
         "an episode is written again on a replay (no once_by)",
         "talk/telling.py",
-        '"episode", scope, record.day, [drafted], once_by=("parent_id",)',
-        '"episode", scope, record.day, [drafted]',
+        '"episode", scope, work.record.day, [drafted], once_by=("parent_id",)',
+        '"episode", scope, work.record.day, [drafted]',
         ("tests/test_talk_capture.py", KILLS, WORLD),
     ),
     Mutation(

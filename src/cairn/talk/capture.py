@@ -400,7 +400,7 @@ class Capture:
                 if not owners or (date is not None and cell.day != date):
                     continue
                 said = state.messages_of(cell)
-                changed += self._teller.retell(place, session_id, cell, said, owners)
+                changed += self._teller.retell(place, cell, said, owners)
         return changed
 
     def forget(self, space: Space, sessions: Collection[str]) -> int:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, TypeVar, cast
+from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 from cairn import rights
@@ -39,13 +39,14 @@ from cairn.talk.lines import (
     CellRecord,
     Closed,
     Finished,
+    Owner,
     ToldTo,
     hashed_key,
     said_json,
 )
 from cairn.talk.narrative import said_at
 from cairn.talk.sessions import Batch, LogMoved, SessionLog, SessionState, owners_of, session_locator
-from cairn.types import Message, Scope, Space, Track, checked_session_id
+from cairn.types import Message, Scope, Space, checked_session_id
 
 LEDGER = Locator(".tmp/cells")
 _KEPT_HOURS = 2
@@ -347,7 +348,7 @@ class Inbox:
 
         return self._unit(space, session_id, look)
 
-    def told(self, space: Space, session_id: str, cell: str, owners: Sequence[tuple[str, str]]) -> None:
+    def told(self, space: Space, session_id: str, cell: str, owners: Sequence[Owner]) -> None:
         """The episodes of some owners of `cell` are on disk, while others wait for theirs."""
 
         def put(place: Locator, state: SessionState) -> None:
@@ -472,7 +473,7 @@ def _scopes(space: Space, state: SessionState, messages: Sequence[Message]) -> l
     people = [message.sender_id for message in messages if message.role == "user"]
     known = people or state.people_by(state.next_ordinal)
     owners = owners_of(messages, people) if people or not known else ()
-    return [Scope(space, cast("Track", track), owner) for track, owner in dict.fromkeys(owners)]
+    return [Scope(space, *owner) for owner in dict.fromkeys(owners)]
 
 
 # ---------------------------------------------------------------- where talk is cut: gap, topic, size

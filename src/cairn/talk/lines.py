@@ -27,7 +27,7 @@ from cairn.canonical import as_line, from_json
 from cairn.errors import Invalid
 from cairn.notes.format import checked_day
 from cairn.talk.messages import MAX_MESSAGES, check_message
-from cairn.types import ContentItem, Message, ToolCall, checked_id
+from cairn.types import ContentItem, Message, ToolCall, Track, checked_id
 
 MAX_LINE_CHARS = 64 * 1024 * 1024
 MAX_ORDINAL = 2**31 - 1
@@ -37,6 +37,9 @@ _CELL_ID = re.compile(r"[A-Za-z0-9_.-]{1,80}", re.ASCII)
 _TRACKS = ("user", "agent")
 _SILENT_OWNERS = 100  # more of a cell's owners than have said anything up to its end are not believed
 _MAX_WORD_CHARS = 200
+
+Owner = tuple[Track, str]
+"""Whose an episode is: a user's or an agent's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +54,13 @@ class CellRecord:
     first: int
     upto: int
     day: str
-    owners: tuple[tuple[str, str], ...] = ()
+    owners: tuple[Owner, ...] = ()
     reason: str = "flush"
     mode: str = "chat"
     at: str = ""
     done: bool = False
     again: bool = False
-    told: tuple[tuple[str, str], ...] = ()
+    told: tuple[Owner, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class ToldTo:
     """The episodes of some owners of a cell are on disk; others could not be written yet."""
 
     cell_id: str
-    owners: tuple[tuple[str, str], ...]
+    owners: tuple[Owner, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,13 +273,13 @@ def _cell_id(line: Mapping[str, Any]) -> str:
     return value
 
 
-def _owner(value: Any) -> tuple[str, str]:
+def _owner(value: Any) -> Owner:
     if not isinstance(value, list) or len(value) != 2 or value[0] not in _TRACKS:
         raise Invalid("it names an owner that is no user and no agent")
     return value[0], checked_id(value[1], "its owner")
 
 
-def _owners(line: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _owners(line: Mapping[str, Any]) -> tuple[Owner, ...]:
     owners = line.get("owners") or []
     if not isinstance(owners, list):
         raise Invalid("its owners are not a list")

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from cairn.canonical import as_line
@@ -50,7 +50,7 @@ from cairn.talk.lines import (
 )
 from cairn.talk.narrative import DETERMINISTIC, called
 from cairn.talk.sessions import SessionState
-from cairn.types import Entry, Message, Scope, Space, Track
+from cairn.types import Entry, Message, Scope, Space
 
 FORGOTTEN = "[forgotten]"
 _DAY_LINE = re.compile(r"\(\w+, [^()\n]{1,40}\)")
@@ -408,8 +408,8 @@ def episode_notes(state: SessionState) -> Iterator[Locator]:
 
 
 def _notes_of(state: SessionState, cell: CellRecord) -> Iterator[Locator]:
-    for track, owner in cell.owners:
-        yield KINDS["episode"].locator(Scope(state.space, cast("Track", track), owner), cell.day)
+    for owner in cell.owners:
+        yield KINDS["episode"].locator(Scope(state.space, *owner), cell.day)
 
 
 def _tidy_note(

@@ -53,6 +53,7 @@ from cairn.talk.lines import (
     Finished,
     Followed,
     Merged,
+    Owner,
     ToldTo,
     line_of,
     read_line,
@@ -201,7 +202,7 @@ class SessionState:
         return rights.session_owners(self.spoke)
 
     @property
-    def open_owners(self) -> tuple[tuple[str, str], ...]:
+    def open_owners(self) -> tuple[Owner, ...]:
         """Whose the open stretch would be if it were cut now, as (track, owner)."""
         return owners_of(self.open_messages, self.people_by(self.next_ordinal))
 
@@ -408,7 +409,7 @@ class SessionState:
             self.batches[event.by].status = "extracted"
             self.batches[event.by].cells.append(cell.cell_id)
 
-    def _left_out(self, cell: CellRecord) -> list[tuple[str, str]]:
+    def _left_out(self, cell: CellRecord) -> list[Owner]:
         """Whose the words of a cell are although its line does not name them: what one said is never only others'."""
         said = self.messages_of(cell)
         spoke = dict.fromkeys(message.sender_id for message in said if message.role == "user")
@@ -478,7 +479,7 @@ class SessionState:
         )
 
 
-def owners_of(said: Sequence[Message], people: Collection[str]) -> tuple[tuple[str, str], ...]:
+def owners_of(said: Sequence[Message], people: Collection[str]) -> tuple[Owner, ...]:
     """Whose episode it is: everyone's who has spoken in the session by then, in this cell or before it.
 
     A long run of an assistant's steps falls into cells without a person's word; it is still theirs it was done

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from importlib import resources
-from typing import Any, cast
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from cairn.errors import CairnError, Invalid, NotFound
@@ -36,12 +36,12 @@ from cairn.notes.notebook import Draft, Notebook
 from cairn.seams import Clock, Locator, Locks, StorageBackend, Writer
 from cairn.talk import narrative
 from cairn.talk.inbox import Inbox
-from cairn.talk.lines import CellRecord
+from cairn.talk.lines import CellRecord, Owner
 from cairn.talk.merging import is_machine_made
 from cairn.talk.messages import inline_of
 from cairn.talk.narrative import DETERMINISTIC, EpisodeText, said_at
 from cairn.talk.sessions import SessionLog, session_locator
-from cairn.types import Cell, CellEvent, Entry, Message, Scope, Space, Track
+from cairn.types import CellEvent, Entry, Message, Scope, Space
 
 _log = logging.getLogger(__name__)
 _CELL_LOCKS = 256
@@ -65,8 +65,6 @@ _SCHEMA: Mapping[str, Any] = {
     "additionalProperties": False,
 }
 
-Owner = tuple[str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
@@ -89,30 +87,37 @@ class Extractor:
     def asks_a_model(self) -> bool:
         return self._writer is not None
 
-    def extract(self, cell: Cell, prompts: Mapping[str, str] | None = None) -> Extraction:
-        """The episode of `cell`. Never fails: without a usable answer from the model the words speak themselves.
+    def extract(
+        self, cell_id: str, said: Sequence[Message], prompts: Mapping[str, str] | None = None
+    ) -> Extraction:
+        """The episode of a cell. Never fails: without a usable answer from the model the words speak themselves.
 
         Args:
-            cell: What was said.
+            cell_id: The cell, for the record of what the model is asked.
+            said: What was said in it.
             prompts: Prompt texts by name, for this call only; they win over those in the root.
         """
         if self._writer is None:
-            return Extraction(narrative.told(cell.messages, self._zone))
+            return Extraction(narrative.told(said, self._zone))
         try:
-            return Extraction(self._asked(self._writer, cell, prompts or {}), f"model:{self._writer.id}")
+            return Extraction(
+                self._asked(self._writer, cell_id, said, prompts or {}), f"model:{self._writer.id}"
+            )
         except Exception as error:
             if not isinstance(error, CairnError):
                 _log.exception("A cell is told without the model")  # a fault of ours
             reason = str(error) if isinstance(error, CairnError) else f"{type(error).__name__}: {error}"
-            return Extraction(narrative.told(cell.messages, self._zone), DETERMINISTIC, reason[:300])
+            return Extraction(narrative.told(said, self._zone), DETERMINISTIC, reason[:300])
 
-    def _asked(self, writer: Writer, cell: Cell, prompts: Mapping[str, str]) -> EpisodeText:
+    def _asked(
+        self, writer: Writer, cell_id: str, said: Sequence[Message], prompts: Mapping[str, str]
+    ) -> EpisodeText:
         system = self.prompt("episode", prompts)
-        talk = narrative.transcript(cell.messages, self._zone)
+        talk = narrative.transcript(said, self._zone)
         if len(talk) > _PROMPT_CHARS:
             half = _PROMPT_CHARS // 2
             talk = f"{talk[:half]}\n\n[{len(talk) - 2 * half} characters left out]\n\n{talk[-half:]}"
-        answer = writer.complete(system, talk, _SCHEMA, purpose=f"episode {cell.id}").value
+        answer = writer.complete(system, talk, _SCHEMA, purpose=f"episode {cell_id}").value
         texts = {name: _clean(answer[name]) for name in ("subject", "summary", "content")}
         for name, text in texts.items():
             if not text:
@@ -162,6 +167,17 @@ class Telling:
     written: int = 0
     waiting: tuple[Waiting, ...] = ()
     error: CairnError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A cell that is being told: where its log is, its record, and the prompts of the call."""
+
+    place: Locator
+    space: Space
+    session_id: str
+    record: CellRecord
+    prompts: Mapping[str, str] | None
 
 
 @dataclass(slots=True)
@@ -263,8 +279,7 @@ class Teller:
         """The episodes of a cell that another call is writing just now, as far as this process knows."""
         if not self._inbox.is_pending(space, session_id, cell.cell_id):
             return []
-        scopes = [Scope(space, cast("Track", track), owner) for track, owner in cell.owners]
-        return [Waiting(scope, session_id, cell.cell_id, _AT_IT) for scope in scopes]
+        return [Waiting(Scope(space, *owner), session_id, cell.cell_id, _AT_IT) for owner in cell.owners]
 
     def finish(
         self,
@@ -282,6 +297,7 @@ class Teller:
         not where a model is asked, whose call may take a minute: that thread finishes what it began.
         """
         patient = patient and not self._extractor.asks_a_model
+        work = _Work(session_locator(space, session_id), space, session_id, cell, prompts)
         with self._idle:
             late = cell.cell_id in self._busy
             if late and (
@@ -297,31 +313,22 @@ class Teller:
             self._failed.setdefault(cell.cell_id, _Failure())
         try:
             if not self._extractor.asks_a_model:
-                return self._write(space, session_id, cell, prompts, check_first=not is_own)
+                return self._write(work, check_first=not is_own)
             # A model call is dear: let no other process make it too. Without one, doing it twice is harmless.
             number = int.from_bytes(hashlib.sha256(cell.cell_id.encode()).digest()[:4], "big")
             with self._locks.lease(f"cell-{number % _CELL_LOCKS:03d}") as mine:
                 if not mine and not is_own:
                     return None
-                return self._write(space, session_id, cell, prompts, check_first=not is_own)
+                return self._write(work, check_first=not is_own)
         finally:
             with self._idle:
                 self._busy.discard(cell.cell_id)
                 self._idle.notify_all()
 
-    def _write(
-        self,
-        space: Space,
-        session_id: str,
-        record: CellRecord,
-        prompts: Mapping[str, str] | None,
-        *,
-        check_first: bool,
-    ) -> Telling:
+    def _write(self, work: _Work, *, check_first: bool) -> Telling:
         # Of a cell that was cut a moment ago memory has the words; what became of them meanwhile is looked at in the end.
-        with self._log.around(
-            session_locator(space, session_id), record.cell_id, trust=not check_first
-        ) as log:
+        record = work.record
+        with self._log.around(work.place, record.cell_id, trust=not check_first) as log:
             said = log.messages_of(record)
         lsn = 0
         episodes: dict[Owner, tuple[Scope, str]] = {}
@@ -329,81 +336,73 @@ class Teller:
         fresh: list[Owner] = []
         if said:
             if check_first:
-                episodes, failed = self._there(space, record)
+                episodes, failed = self._there(work.space, record)
             if record.again:
-                lsn = self._retell(space, session_id, record, said, prompts, episodes, failed)
+                lsn = self._retell(work, said, episodes, failed)
             known = {*episodes, *failed, *record.told}  # one that was told and is not there was removed since
             missing = [owner for owner in record.owners if owner not in known]
             told = 0
             if missing:
-                told = self._append(space, session_id, record, said, prompts, missing, episodes, failed)
-                said = self._told_again(space, session_id, record, said, prompts, list(episodes))
+                told = self._append(work, said, missing, episodes, failed)
+                said = self._told_again(work, said, list(episodes))
             fresh = [owner for owner in episodes if owner in missing]
             if failed and not fresh:
-                return self._wait(space, session_id, record, Telling(max(lsn, told)), failed)
+                return self._wait(work, Telling(max(lsn, told)), failed)
             # The note's change told of the log's, too, where one was written.
-            lsn = max(lsn, told or self._notebook.announce(session_locator(space, session_id), "modified"))
-        heard = self._tell(record, space, session_id, said, list(episodes.values()))
+            lsn = max(lsn, told or self._notebook.announce(work.place, "modified"))
+        heard = self._tell(work, said, list(episodes.values()))
         if failed:
-            self._inbox.told(space, session_id, record.cell_id, fresh)
-            return self._wait(space, session_id, record, Telling(lsn, len(fresh)), failed)
+            self._inbox.told(work.space, work.session_id, record.cell_id, fresh)
+            return self._wait(work, Telling(lsn, len(fresh)), failed)
         if heard:
-            self._inbox.done(space, session_id, [record.cell_id])
+            self._inbox.done(work.space, work.session_id, [record.cell_id])
         with self._guard:
             self._failed.pop(record.cell_id, None)
         return Telling(lsn, len(episodes))
 
     def _append(
         self,
-        space: Space,
-        session_id: str,
-        record: CellRecord,
+        work: _Work,
         said: Sequence[Message],
-        prompts: Mapping[str, str] | None,
         missing: Sequence[Owner],
         episodes: dict[Owner, tuple[Scope, str]],
         failed: dict[Owner, CairnError],
     ) -> int:
         """Write the episode of each owner who has none; those who cannot be given theirs go to `failed`."""
         try:
-            self._keep(session_locator(space, session_id))
+            self._keep(work.place)
         except CairnError as error:
             failed.update(dict.fromkeys(missing, error))
             return 0
-        cell = cell_of(space, session_id, record, said)
-        draft = self._draft(cell, self._extractor.extract(cell, prompts))
-        lsn, log = 0, session_locator(space, session_id)
-        for track, owner in missing:
-            scope = Scope(space, cast("Track", track), owner)
-            drafted = Draft({"owner_id": owner, **draft.inline}, draft.sections)
+        draft, lsn = self._draft(work, said), 0
+        for owner in missing:
+            scope = Scope(work.space, *owner)
+            drafted = Draft({"owner_id": scope.owner, **draft.inline}, draft.sections)
             try:
                 [written] = self._notebook.append(
-                    "episode", scope, record.day, [drafted], once_by=("parent_id",), also=log
+                    "episode", scope, work.record.day, [drafted], once_by=("parent_id",), also=work.place
                 )
             except CairnError as error:
-                failed[track, owner] = error
+                failed[owner] = error
                 continue
-            episodes[track, owner] = (scope, written.entry_id)
+            episodes[owner] = (scope, written.entry_id)
             lsn = max(lsn, written.lsn)
         return lsn
 
     def _retell(
         self,
-        space: Space,
-        session_id: str,
-        record: CellRecord,
+        work: _Work,
         said: Sequence[Message],
-        prompts: Mapping[str, str] | None,
         episodes: Mapping[Owner, tuple[Scope, str]],
         failed: dict[Owner, CairnError],
     ) -> int:
         """Give the episodes that are there the words the cell holds now; one that a person reworded stays."""
-        extraction = self._extractor.extract(cell_of(space, session_id, record, said), prompts)
+        extraction = self._extractor.extract(work.record.cell_id, said, work.prompts)
         lsn = 0
         for owner in episodes:
             try:
-                for _, locator, entry in self._episodes(space, record, [owner]):
-                    everything = self._log.load(session_locator(space, session_id)).messages
+                for _, locator, entry in self._episodes(work.space, work.record, [owner]):
+                    everything = self._log.load(work.place).messages
                     if is_machine_made(entry, everything, self._zone):
                         written = self._notebook.change(
                             locator, entry.id, partial(_replaced, extraction, said)
@@ -413,21 +412,15 @@ class Teller:
                 failed[owner] = error
         return lsn
 
-    def _wait(
-        self,
-        space: Space,
-        session_id: str,
-        record: CellRecord,
-        told: Telling,
-        failed: Mapping[Owner, CairnError],
-    ) -> Telling:
+    def _wait(self, work: _Work, told: Telling, failed: Mapping[Owner, CairnError]) -> Telling:
         """Remember whose episodes could not be written; each failure makes the pause before the next try longer."""
+        cell_id = work.record.cell_id
         waiting = tuple(
-            Waiting(Scope(space, cast("Track", track), owner), session_id, record.cell_id, str(error))
-            for (track, owner), error in failed.items()
+            Waiting(Scope(work.space, *owner), work.session_id, cell_id, str(error))
+            for owner, error in failed.items()
         )
         with self._guard:
-            failure = self._failed.setdefault(record.cell_id, _Failure())
+            failure = self._failed.setdefault(cell_id, _Failure())
             failure.waiting = waiting
             failure.tries += 1
             failure.not_before = time.monotonic() + min(2.0 ** (failure.tries - 1), _LONGEST_PAUSE_SECONDS)
@@ -436,72 +429,56 @@ class Teller:
         return Telling(told.lsn, told.written, waiting, next(iter(failed.values())))
 
     def _told_again(
-        self,
-        space: Space,
-        session_id: str,
-        record: CellRecord,
-        said: tuple[Message, ...],
-        prompts: Mapping[str, str] | None,
-        owners: Sequence[Owner],
+        self, work: _Work, said: tuple[Message, ...], owners: Sequence[Owner]
     ) -> tuple[Message, ...]:
         """What was forgotten while its cell was told must not come back with the episode: tell it without that."""
         while True:
-            with self._log.around(session_locator(space, session_id), record.cell_id) as log:
-                now = log.messages_of(record)
+            with self._log.around(work.place, work.record.cell_id) as log:
+                now = log.messages_of(work.record)
             if now == said:
                 return said
             said = now
-            for _, locator, entry in self._episodes(space, record, owners):
+            for _, locator, entry in self._episodes(work.space, work.record, owners):
                 with suppress(NotFound):  # forgotten whole meanwhile
                     if not said:
                         self._notebook.remove(locator, [entry.id])
                         continue
-                    extraction = self._extractor.extract(cell_of(space, session_id, record, said), prompts)
+                    extraction = self._extractor.extract(work.record.cell_id, said, work.prompts)
                     self._notebook.change(locator, entry.id, partial(_replaced, extraction, said))
 
     def retell(
-        self,
-        space: Space,
-        session_id: str,
-        record: CellRecord,
-        said: Sequence[Message],
-        owners: Sequence[Owner],
+        self, space: Space, record: CellRecord, said: Sequence[Message], owners: Sequence[Owner]
     ) -> int:
         """Replace the text of the episodes of a cell that are there, in place; how many there were."""
         found = list(self._episodes(space, record, owners))
         if not found or not said:
             return 0
-        extraction = self._extractor.extract(cell_of(space, session_id, record, said))
+        extraction = self._extractor.extract(record.cell_id, said)
         for _, locator, entry in found:
             self._notebook.change(locator, entry.id, partial(_replaced, extraction, said))
         return len(found)
 
-    def _draft(self, cell: Cell, extraction: Extraction) -> Draft:
-        first = said_at(cell.messages[0].timestamp, self._zone).astimezone(UTC)
+    def _draft(self, work: _Work, said: Sequence[Message]) -> Draft:
+        extraction = self._extractor.extract(work.record.cell_id, said, work.prompts)
+        first = said_at(said[0].timestamp, self._zone).astimezone(UTC)
         inline: dict[str, object] = {
-            "session_id": cell.session_id,
+            "session_id": work.session_id,
             "timestamp": first.isoformat(timespec="milliseconds"),
             "parent_type": "memcell",
-            "parent_id": cell.id,
-            "sender_ids": list(dict.fromkeys(message.sender_id for message in cell.messages)),
-            **inline_of(cell.messages),
+            "parent_id": work.record.cell_id,
+            "sender_ids": list(dict.fromkeys(message.sender_id for message in said)),
+            **inline_of(said),
             "writer": extraction.writer,
             "writer_failure": " ".join(extraction.failure.split()) or None,
         }
         return Draft(inline, _sections(extraction))
 
-    def _tell(
-        self,
-        record: CellRecord,
-        space: Space,
-        session_id: str,
-        said: Sequence[Message],
-        episodes: Sequence[tuple[Scope, str]],
-    ) -> bool:
+    def _tell(self, work: _Work, said: Sequence[Message], episodes: Sequence[tuple[Scope, str]]) -> bool:
         """Raise the event of a finished cell; False if nobody could take it, so that recovery raises it again."""
         agents = tuple(dict.fromkeys(message.sender_id for message in said if message.role == "assistant"))
         users = tuple(one for one in episodes if one[0].track == "user")
-        event = CellEvent(record.cell_id, space, session_id, record.day, users, agents, record.mode)
+        record = work.record
+        event = CellEvent(record.cell_id, work.space, work.session_id, record.day, users, agents, record.mode)
         try:
             self._on_cell(event)
         except Exception as error:
@@ -518,7 +495,7 @@ class Teller:
         for owner in cell.owners:
             try:
                 for _, _, entry in self._episodes(space, cell, [owner]):
-                    found[owner] = (Scope(space, cast("Track", owner[0]), owner[1]), entry.id)
+                    found[owner] = (Scope(space, *owner), entry.id)
             except CairnError as error:
                 if owner not in cell.told:
                     failed[owner] = error
@@ -528,21 +505,16 @@ class Teller:
         self, space: Space, cell: CellRecord, owners: Sequence[Owner]
     ) -> Iterator[tuple[Owner, Locator, Entry]]:
         """The episodes on disk that were made of `cell`."""
-        for track, owner in owners:
-            locator = KINDS["episode"].locator(Scope(space, cast("Track", track), owner), cell.day)
+        for owner in owners:
+            locator = KINDS["episode"].locator(Scope(space, *owner), cell.day)
             try:
                 note = self._notebook.read(locator)
             except NotFound:
                 continue
             for entry in note.entries:
                 if entry.inline.get("parent_id") == cell.cell_id:
-                    yield (track, owner), locator, entry
+                    yield owner, locator, entry
                     break
-
-
-def cell_of(space: Space, session_id: str, record: CellRecord, said: Sequence[Message]) -> Cell:
-    """The cell of a record with its words."""
-    return Cell(record.cell_id, space, session_id, tuple(said), record.day, record.reason)
 
 
 def _sections(extraction: Extraction) -> dict[str, str]:
