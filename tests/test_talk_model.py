@@ -100,8 +100,8 @@ def test_adds_go_on_while_the_model_thinks(tmp_path):
     assert len(list(kit.episodes())) == 2
 
 
-def test_prompts_are_files_that_a_root_or_a_call_may_replace(tmp_path):
-    """The call's prompt wins over the root's `prompts/episode.md`, which wins over the built-in one."""
+def test_prompts_are_files_that_a_root_may_replace(tmp_path):
+    """The root's `prompts/episode.md` wins over the built-in one."""
     with FakeModel() as model:
         kit = model_kit(tmp_path, model)
         kit.add("s1", said("one"))
@@ -110,13 +110,10 @@ def test_prompts_are_files_that_a_root_or_a_call_may_replace(tmp_path):
         (tmp_path / "prompts" / "episode.md").write_text("Write like a sailor.")
         kit.add("s1", said("two", 1))
         kit.flush()
-        kit.add("s1", said("three", 2))
-        kit.capture.flush(SPACE, "s1", prompts={"episode": "Write like a poet."})
 
         systems = [body["messages"][0]["content"] for body in model.requests]
     assert systems[0].startswith("You write the diary")
     assert systems[1].startswith("Write like a sailor.")
-    assert systems[2].startswith("Write like a poet.")
 
 
 def test_recovery_does_not_pay_twice_for_an_episode_that_is_there(tmp_path):

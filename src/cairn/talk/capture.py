@@ -7,7 +7,7 @@ add, flush ──> Inbox    the messages and the cut are durable: from here on t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from cairn.config import Settings
@@ -146,7 +146,6 @@ class Capture:
         defer: bool = False,
         key: str | None = None,
         mode: str | None = None,
-        prompts: Mapping[str, str] | None = None,
         limited_to: Collection[str] | None = None,
         known_by: str | None = None,
     ) -> AddOutcome:
@@ -161,7 +160,6 @@ class Capture:
             defer: Only keep them; cuts wait for the next call that does not defer.
             key: An idempotency key of the caller's choice.
             mode: "chat" or "agent" for the cells these messages end up in; the setting otherwise.
-            prompts: Prompt texts by name, for this call's extraction only.
             limited_to: The owners the caller may act for, where he may not for all: a session of anybody else is
                 refused, and one that such a caller begins is closed to other users.
             known_by: What a repeat with the same key is known by, where that is not all of the messages.
@@ -197,7 +195,7 @@ class Capture:
         done = _Finished()
         if not defer:
             try:
-                done = self._finish_all(space, session_id, added.cells, added.unfinished, prompts)
+                done = self._finish_all(space, session_id, added.cells, added.unfinished)
             except Exception:
                 # What was said is kept; a call that has written does not answer that it has not.
                 _log.exception("The cells of session %s wait for the next call", session_id)
@@ -212,7 +210,6 @@ class Capture:
         space: Space,
         session_id: str,
         *,
-        prompts: Mapping[str, str] | None = None,
         limited_to: Collection[str] | None = None,
     ) -> FlushOutcome:
         """Close the open stretch now and write its episodes before answering.
@@ -224,7 +221,7 @@ class Capture:
         """
         checked_session_id(session_id)
         cells, unfinished = self._inbox.flush(space, session_id, limited_to=limited_to)
-        done = self._finish_all(space, session_id, cells, unfinished, prompts, patient=True)
+        done = self._finish_all(space, session_id, cells, unfinished, patient=True)
         if done.cells:
             return FlushOutcome("extracted", done.lsn, done.cells, done.waiting)
         if done.error is not None:
@@ -468,7 +465,6 @@ class Capture:
         session_id: str,
         cells: Sequence[CellRecord],
         unfinished: Sequence[CellRecord],
-        prompts: Mapping[str, str] | None,
         *,
         patient: bool = False,
     ) -> _Finished:
@@ -480,9 +476,7 @@ class Capture:
         for cell, is_own in (*((c, False) for c in unfinished), *((c, True) for c in cells)):
             told = None
             if is_own or self._teller.takes_up(cell, patient=patient):
-                told = self._teller.finish(
-                    space, session_id, cell, is_own=is_own, patient=patient, prompts=prompts
-                )
+                told = self._teller.finish(space, session_id, cell, is_own=is_own, patient=patient)
             if told is None:
                 waiting += self._teller.told_elsewhere(space, session_id, cell) if patient else ()
                 continue

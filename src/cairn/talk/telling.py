@@ -87,32 +87,25 @@ class Extractor:
     def asks_a_model(self) -> bool:
         return self._writer is not None
 
-    def extract(
-        self, cell_id: str, said: Sequence[Message], prompts: Mapping[str, str] | None = None
-    ) -> Extraction:
+    def extract(self, cell_id: str, said: Sequence[Message]) -> Extraction:
         """The episode of a cell. Never fails: without a usable answer from the model the words speak themselves.
 
         Args:
             cell_id: The cell, for the record of what the model is asked.
             said: What was said in it.
-            prompts: Prompt texts by name, for this call only; they win over those in the root.
         """
         if self._writer is None:
             return Extraction(narrative.told(said, self._zone))
         try:
-            return Extraction(
-                self._asked(self._writer, cell_id, said, prompts or {}), f"model:{self._writer.id}"
-            )
+            return Extraction(self._asked(self._writer, cell_id, said), f"model:{self._writer.id}")
         except Exception as error:
             if not isinstance(error, CairnError):
                 _log.exception("A cell is told without the model")  # a fault of ours
             reason = str(error) if isinstance(error, CairnError) else f"{type(error).__name__}: {error}"
             return Extraction(narrative.told(said, self._zone), DETERMINISTIC, reason[:300])
 
-    def _asked(
-        self, writer: Writer, cell_id: str, said: Sequence[Message], prompts: Mapping[str, str]
-    ) -> EpisodeText:
-        system = self.prompt("episode", prompts)
+    def _asked(self, writer: Writer, cell_id: str, said: Sequence[Message]) -> EpisodeText:
+        system = self.prompt("episode")
         talk = narrative.transcript(said, self._zone)
         if len(talk) > _PROMPT_CHARS:
             half = _PROMPT_CHARS // 2
@@ -125,10 +118,8 @@ class Extractor:
         subject = " ".join(texts["subject"].split())[: 2 * narrative.SUBJECT_CHARS]
         return EpisodeText(subject, texts["summary"], texts["content"])
 
-    def prompt(self, name: str, given: Mapping[str, str] | None = None) -> str:
-        """The prompt called `name`: the one given with the call, the root's `prompts/<name>.md`, or the built-in."""
-        if given and given.get(name):
-            return given[name]
+    def prompt(self, name: str) -> str:
+        """The prompt called `name`: the root's `prompts/<name>.md`, or the built-in."""
         try:
             text = self._storage.read(PROMPTS.child(f"{name}.md"))
             if text.strip() and len(text) <= _MAX_PROMPT_FILE:
@@ -171,13 +162,12 @@ class Telling:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A cell that is being told: where its log is, its record, and the prompts of the call."""
+    """A cell that is being told: where its log is, and its record."""
 
     place: Locator
     space: Space
     session_id: str
     record: CellRecord
-    prompts: Mapping[str, str] | None
 
 
 @dataclass(slots=True)
@@ -289,7 +279,6 @@ class Teller:
         *,
         is_own: bool,
         patient: bool = False,
-        prompts: Mapping[str, str] | None = None,
     ) -> Telling | None:
         """Take a cell from cut to done; None where another thread or process is at it, or has been.
 
@@ -297,7 +286,7 @@ class Teller:
         not where a model is asked, whose call may take a minute: that thread finishes what it began.
         """
         patient = patient and not self._extractor.asks_a_model
-        work = _Work(session_locator(space, session_id), space, session_id, cell, prompts)
+        work = _Work(session_locator(space, session_id), space, session_id, cell)
         with self._idle:
             late = cell.cell_id in self._busy
             if late and (
@@ -397,7 +386,7 @@ class Teller:
         failed: dict[Owner, CairnError],
     ) -> int:
         """Give the episodes that are there the words the cell holds now; one that a person reworded stays."""
-        extraction = self._extractor.extract(work.record.cell_id, said, work.prompts)
+        extraction = self._extractor.extract(work.record.cell_id, said)
         lsn = 0
         for owner in episodes:
             try:
@@ -443,7 +432,7 @@ class Teller:
                     if not said:
                         self._notebook.remove(locator, [entry.id])
                         continue
-                    extraction = self._extractor.extract(work.record.cell_id, said, work.prompts)
+                    extraction = self._extractor.extract(work.record.cell_id, said)
                     self._notebook.change(locator, entry.id, partial(_replaced, extraction, said))
 
     def retell(
@@ -459,7 +448,7 @@ class Teller:
         return len(found)
 
     def _draft(self, work: _Work, said: Sequence[Message]) -> Draft:
-        extraction = self._extractor.extract(work.record.cell_id, said, work.prompts)
+        extraction = self._extractor.extract(work.record.cell_id, said)
         first = said_at(said[0].timestamp, self._zone).astimezone(UTC)
         inline: dict[str, object] = {
             "session_id": work.session_id,
