@@ -72,7 +72,6 @@ def test_a_new_cache_of_texts_cannot_forget_to_count():
         "place_of_session",
         "places_of",
         "_session_hash",
-        "_known_sender",
         "_pattern",
         "_field_name",
         "word_mark",

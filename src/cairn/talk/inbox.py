@@ -87,7 +87,7 @@ class PendingCells:
             self.tidy()
         lines = self._endings()
         lines += [json.dumps(["cut", cell, space.app, space.project, session_id]) for cell in cells]
-        self._journals.append(self._current(), lines, sync=False)
+        self._journals.append(LEDGER.child(hour), lines, sync=False)
 
     def end(self, cells: Iterable[str]) -> None:
         """The episodes of `cells` are on disk: it is noted with the next cut, or when this is closed.
@@ -101,7 +101,7 @@ class PendingCells:
         """Note what has ended. Where that cannot be written, the next start looks at those cells."""
         if lines := self._endings():
             try:
-                self._journals.append(self._current(), lines, sync=False)
+                self._journals.append(LEDGER.child(self._name(0)), lines, sync=False)
             except CairnError as error:
                 _log.info("Which cells are done is not noted: %s", error)
 
@@ -159,16 +159,13 @@ class PendingCells:
             return
         for cell, (space, session_id) in self._unfinished_in(places).items():
             line = json.dumps(["cut", cell, space.app, space.project, session_id])
-            self._journals.append(self._current(), [line])
+            self._journals.append(LEDGER.child(self._name(0)), [line])
         for place in old:
             try:
                 self._storage.remove(place)
             except CairnError as error:
                 # Another process may have been quicker; if not, the next hour tries again.
                 _log.debug("%s stays: %s", place, error)
-
-    def _current(self) -> Locator:
-        return LEDGER.child(self._name(0))
 
     def _name(self, hours_ago: int) -> str:
         return f"{self._clock.now() - timedelta(hours=hours_ago):%Y%m%d%H}.jsonl"

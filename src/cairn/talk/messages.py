@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, cast, get_args
 
 from cairn.canonical import from_json, label
@@ -73,7 +72,13 @@ def parse_message(raw: object, where: str = "message") -> Message:
 
 def checked_batch(messages: Sequence[Message]) -> tuple[Message, ...]:
     """`messages` if they may be added together; nothing is taken over from a batch with one bad message."""
-    _check_count(len(messages))
+    if not 1 <= len(messages) <= MAX_MESSAGES:
+        advice = "Send them in several calls." if messages else "There is nothing to add."
+        raise Invalid(
+            f"messages holds {len(messages)} messages; one call takes 1 to {MAX_MESSAGES}. {advice}",
+            field="messages",
+            count=len(messages),
+        )
     for n, message in enumerate(messages):
         if not isinstance(message, Message):
             raise Invalid(f"messages[{n}] must be a Message, not {type(message).__name__}.", field="messages")
@@ -83,7 +88,7 @@ def checked_batch(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 def check_message(message: Message, where: str = "message", *, earliest: int = EARLIEST_MS) -> None:
     """Raise `Invalid`, naming the field, unless `message` can be kept as it is; times begin at `earliest`."""
-    _sender(message.sender_id, f"{where}.sender_id")
+    checked_id(message.sender_id, f"{where}.sender_id")
     if message.role not in _ROLES:
         raise Invalid(
             f"{where}.role {_shown(message.role)} is not a role (user, assistant, tool).", field=f"{where}.role"
@@ -183,31 +188,6 @@ def _looked_into(attached: str, redact: _Redact) -> str:
     if (kept := redact(text)) == text:
         return attached
     return base64.b64encode(kept.encode("utf-8")).decode("ascii")
-
-
-def _check_count(count: int) -> None:
-    if not 1 <= count <= MAX_MESSAGES:
-        advice = "Send them in several calls." if count else "There is nothing to add."
-        raise Invalid(
-            f"messages holds {count} messages; one call takes 1 to {MAX_MESSAGES}. {advice}",
-            field="messages",
-            count=count,
-        )
-
-
-@lru_cache(maxsize=4096)
-def _known_sender(value: str) -> str:
-    return checked_id(value, "sender_id")
-
-
-def _sender(value: object, where: str) -> None:
-    try:
-        if isinstance(value, str):
-            _known_sender(value)
-        else:
-            checked_id(value, "sender_id")
-    except Invalid as error:
-        raise Invalid(error.message.replace("sender_id", where, 1), field=where) from None
 
 
 def _check_timestamp(value: object, where: str, earliest: int) -> None:

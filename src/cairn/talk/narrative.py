@@ -202,7 +202,10 @@ def _best_sentences(messages: Sequence[Message]) -> list[tuple[Message, int, int
     if not candidates:
         return []
     # What several turns speak of is the topic; a word of one turn alone, however rare, is an aside.
-    turns = Counter(word for bag in _by_turn(candidates) for word in bag)
+    by_turn: dict[int, set[str]] = {}
+    for message, _, vocabulary in candidates:
+        by_turn.setdefault(id(message), set()).update(vocabulary)
+    turns = Counter(word for bag in by_turn.values() for word in bag)
     scored = []
     for position, (message, said, vocabulary) in enumerate(candidates):
         shared = sum(math.log(turns[word]) + 0.25 for word in vocabulary)
@@ -220,13 +223,6 @@ def _best_sentences(messages: Sequence[Message]) -> list[tuple[Message, int, int
         scored.append((weight, -position, message, said, vocabulary))
     scored.sort(key=lambda one: one[:2], reverse=True)
     return _apart(scored)
-
-
-def _by_turn(candidates: Sequence[tuple[Message, Spoken, frozenset[str]]]) -> Iterator[set[str]]:
-    bags: dict[int, set[str]] = {}
-    for message, _, vocabulary in candidates:
-        bags.setdefault(id(message), set()).update(vocabulary)
-    return iter(bags.values())
 
 
 def _apart(

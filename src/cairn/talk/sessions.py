@@ -587,7 +587,8 @@ class SessionLog:
             InvalidLocatorError: no session can live there.
             StorageFailed: the log cannot be read.
         """
-        held = self._entry(locator, keep=keep) if corrected_by is None else None
+        is_kept = corrected_by is None and (keep or locator in self._held)
+        held = self._entry(locator) if is_kept else None
         if held is not None:
             with held.lock:
                 state = self._caught_up(held, locator)
@@ -601,8 +602,7 @@ class SessionLog:
     @contextmanager
     def around(self, locator: Locator, cell_id: str, *, trust: bool = False) -> Iterator[SessionState]:
         """The kept state itself, with the words of one cell, for a quick look; with `trust`, as it was last looked at."""
-        held = self._entry(locator, keep=True)
-        assert held is not None
+        held = self._entry(locator)
         with held.lock:
             state = (held.state if trust else None) or self._caught_up(held, locator)
             cell = state.cell(cell_id)
@@ -629,8 +629,7 @@ class SessionLog:
         Raises:
             LogMoved: somebody wrote meanwhile; the state is caught up next time, and nothing was appended.
         """
-        held = self._entry(locator, keep=True)
-        assert held is not None
+        held = self._entry(locator)
         with held.lock:
             state = held.state if trust and not held.moved and self._changed_at is None else None
             is_trusted = state is not None
@@ -690,12 +689,10 @@ class SessionLog:
             self._held.clear()
             self._size = 0
 
-    def _entry(self, locator: Locator, *, keep: bool) -> _Held | None:
+    def _entry(self, locator: Locator) -> _Held:
         with self._guard:
             held = self._held.get(locator)
             if held is None:
-                if not keep:
-                    return None
                 held = self._held[locator] = _Held()
             self._held.move_to_end(locator)
             return held
