@@ -16,7 +16,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from cairn.engines.tree import is_at, translating
@@ -45,44 +45,51 @@ class FileLocks:
 
     @contextmanager
     def hold(self, name: str, *, timeout: float = 30.0) -> Iterator[None]:
-        until = time.monotonic() + timeout
-        with self._in_process(name) as mine:
-            if mine.owner == threading.get_ident():
+        with self._held(name, time.monotonic() + timeout) as is_held:
+            if not is_held:
+                raise Unavailable(
+                    f'The lock "{name}" was not free within {timeout:g} s: another process is at work there. Try again.',
+                    name=name,
+                )
+            yield
+
+    def lease(self, name: str) -> AbstractContextManager[bool]:
+        return self._held(name, 0.0)
+
+    @contextmanager
+    def _held(self, name: str, until: float) -> Iterator[bool]:
+        """Take the name from other threads, then its file from other processes; whether both were had by `until`."""
+        if not isinstance(name, str) or not name:
+            raise Invalid("A lock needs a name.", name=name)
+        if self._pid != os.getpid():
+            # After a fork the parent's threads, and the locks they hold, are not here.
+            self._names, self._guard, self._pid = {}, threading.Lock(), os.getpid()
+        with self._guard:
+            mine = self._names.setdefault(name, _Name())
+            mine.users += 1
+        try:
+            if until and mine.owner == threading.get_ident():
                 raise Invalid(
                     f'The lock "{name}" is already held by this thread; locks do not nest.', name=name
                 )
-            if not mine.lock.acquire(timeout=max(timeout, 0)):
-                raise _too_late(name, timeout)
+            if not mine.lock.acquire(timeout=max(until - time.monotonic(), 0)):
+                yield False
+                return
+            file = None
             mine.owner = threading.get_ident()
             try:
                 file = self._take(name, until)
-                if file is None:
-                    raise _too_late(name, timeout)
-                try:
-                    yield
-                finally:
+                yield file is not None
+            finally:
+                if file is not None:
                     _release(file)
-            finally:
                 mine.owner = 0
                 mine.lock.release()
-
-    @contextmanager
-    def lease(self, name: str) -> Iterator[bool]:
-        with self._in_process(name) as mine:
-            if not mine.lock.acquire(blocking=False):
-                yield False
-                return
-            mine.owner = threading.get_ident()
-            try:
-                file = self._take(name, until=0.0)
-                try:
-                    yield file is not None
-                finally:
-                    if file is not None:
-                        _release(file)
-            finally:
-                mine.owner = 0
-                mine.lock.release()
+        finally:
+            with self._guard:
+                mine.users -= 1
+                if not mine.users:
+                    self._names.pop(name, None)
 
     def sweep(self, older_than_seconds: float = 86_400.0) -> int:
         """Remove lock files that nobody has taken for a while and nobody holds; say how many."""
@@ -149,37 +156,12 @@ class FileLocks:
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
             return os.open(path, flags, 0o600)
 
-    @contextmanager
-    def _in_process(self, name: str) -> Iterator[_Name]:
-        if not isinstance(name, str) or not name:
-            raise Invalid("A lock needs a name.", name=name)
-        if self._pid != os.getpid():
-            # After a fork the parent's threads, and the locks they hold, are not here.
-            self._names, self._guard, self._pid = {}, threading.Lock(), os.getpid()
-        with self._guard:
-            mine = self._names.setdefault(name, _Name())
-            mine.users += 1
-        try:
-            yield mine
-        finally:
-            with self._guard:
-                mine.users -= 1
-                if not mine.users:
-                    self._names.pop(name, None)
-
 
 @dataclass(slots=True, eq=False)
 class _Name:
     lock: threading.Lock = field(default_factory=threading.Lock)
     owner: int = 0
     users: int = 0
-
-
-def _too_late(name: str, timeout: float) -> Unavailable:
-    return Unavailable(
-        f'The lock "{name}" was not free within {timeout:g} s: another process is at work there. Try again.',
-        name=name,
-    )
 
 
 def _release(file: int) -> None:

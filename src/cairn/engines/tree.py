@@ -27,7 +27,8 @@ from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, Sto
 from cairn.seams import Locator, checked_new_name
 from cairn.seams.storage import MAX_SEGMENT_BYTES
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_DIRECTORY = _ROOT | os.O_NOFOLLOW
 # O_NONBLOCK: opening a pipe somebody left in the tree must not hang.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _UNUSABLE_NAME = re.compile("[\\\\\x00-\x1f\x7f\ud800-\udfff]")
@@ -172,21 +173,20 @@ class Tree:
     # -- walking
 
     @contextmanager
-    def directory(self, key: str, *, make: bool = False, below: str = "") -> Iterator[int]:
+    def directory(self, key: str, *, make: bool = False) -> Iterator[int]:
         """A descriptor of the directory at `key`; with `make`, missing ones are made and flushed.
-
-        `below` is the name that will be made in it, so that a bad one is refused before its folders are made.
 
         Raises `NotFound` if it is absent, `FileInTheWay` if a file is there, and `InvalidLocatorError` if a
         link is.
         """
-        fd = self._open(key, make=make, below=below)
+        fd = self._open(key, make=make)
         try:
             yield fd
         finally:
             os.close(fd)
 
-    def _open(self, key: str, *, make: bool, below: str) -> int:
+    def _open(self, key: str, *, make: bool, below: str = "") -> int:
+        """The directory at `key`; `below` will be made in it, and is refused before its folders are made."""
         for attempt in range(_ATTEMPTS):
             try:
                 return self._walked(key, make=make, below=below)
@@ -199,7 +199,14 @@ class Tree:
 
     def _walked(self, key: str, *, make: bool, below: str) -> int:
         names = key.split("/") if key else []
-        fd = self._open_root(make=make)
+        # The root itself was resolved once; only what lies below it is untrusted.
+        try:
+            fd = os.open(self.path, _ROOT)
+        except FileNotFoundError:
+            if not make:
+                raise absent("") from None
+            self._make_root()
+            fd = os.open(self.path, _ROOT)
         try:
             for position, name in enumerate(names):
                 inner = self._open_directory(fd, name, key, make=make)
@@ -230,20 +237,9 @@ class Tree:
         finally:
             os.close(fd)
 
-    def _open_root(self, *, make: bool) -> int:
-        # The root itself was resolved once; only what lies below it is untrusted.
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        try:
-            return os.open(self.path, flags)
-        except FileNotFoundError:
-            if not make:
-                raise absent("") from None
-            self._make_root()
-            return os.open(self.path, flags)
-
     def _make_root(self) -> None:
         os.makedirs(self.path, mode=0o700, exist_ok=True)
-        above = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        above = os.open(os.path.dirname(self.path), _ROOT)
         try:
             flush(above)
         finally:
