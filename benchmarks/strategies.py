@@ -217,7 +217,7 @@ def _beside() -> dict[str, Any]:
                     memory.add(f"add{number % 5}", [line], defer_extraction=True)
                     times.setdefault(("add", busy), []).append(time.perf_counter() - begun)
                     begun = time.perf_counter()
-                    with memory.parts.foreground():
+                    with memory.parts.traffic:
                         memory.parts.searcher.search(
                             SearchRequest(
                                 f"{THINGS[number % 12]}s in {PLACES[number % 11]}",

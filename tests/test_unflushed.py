@@ -102,7 +102,7 @@ def test_open_talk_gets_its_vectors_beside_people_who_ask_by_meaning(tmp_path):
     """It waits for a quiet moment otherwise; its words are found meanwhile."""
     with cairn.open_blocking(tmp_path / "root", embedding__provider="hashing") as memory:
         waiting = memory.parts.indexer.waiting_for_vectors
-        with memory.parts.foreground():
+        with memory.parts.traffic:
             memory.add("diary", [said(CAR)])
             until(lambda: memory.search("car", user_id="ana", method="keyword").unflushed)
             until(lambda: memory.search("car", user_id="ana").freshness.state == "fresh" and not waiting())

@@ -166,7 +166,7 @@ class Parts:
         self.clock = clock or SystemClock()
         self.opening = threading.RLock()
         self.closing = ExitStack()
-        self.traffic = Traffic()
+        self.traffic = Traffic()  # held by calls that somebody waits for: all else pauses meanwhile
         self.daemon: Daemon | None = None
         self.swept = False
         self.storage: StorageBackend = select_backend(settings)
@@ -598,10 +598,6 @@ class Parts:
         waiting = self.capture.waiting if self.is_open("capture") else []
         notes = [str(one) for one in waiting if one.scope == scope]
         return replace(fresh, notes=(*fresh.notes, *notes)) if notes else fresh
-
-    def foreground(self) -> Traffic:
-        """What nobody waits for pauses in this process while this is held: people are served first."""
-        return self.traffic
 
     def settle(self, *, embed: bool = False) -> None:
         """A lone call does its own indexing; a disk that refuses costs freshness, not the answer."""

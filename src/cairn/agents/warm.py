@@ -109,7 +109,7 @@ class Warm:
     def hooked(self, host: str, sent: bytes) -> str:
         """What a hook prints for what its host sent."""
         try:
-            with self.memory.parts.foreground():
+            with self.memory.parts.traffic:
                 return answered(sent, host or None, self.memory.settings, lambda one, _: self.reply(one))
         except Exception as error:
             spool.trouble(self.root, failed(error))

@@ -191,7 +191,7 @@ class Browse(Room):
         asked = _window(since, until, self.settings.zone) or None
         found: list[dict[str, Any]] = []
         notes = list(left)
-        with parts.foreground():
+        with parts.traffic:
             shared = parts.searcher.together(query, scopes)
             for one in scopes:
                 request = SearchRequest(

@@ -258,7 +258,7 @@ class Knowledge(Room):
         request = SearchRequest(
             query, scope=library.scope, method=method, top_k=top_k, min_score=score_threshold
         )
-        with self.parts.foreground():
+        with self.parts.traffic:
             found = at_home(self.parts, self.parts.searcher.search(request))
         hits = hits_of(found, library, with_content=include_content, method=method)
         return {

@@ -189,7 +189,7 @@ class Recall(Room):
         )
         if consistency != "strong":
             self.parts.settle(embed=method != "keyword")
-        with self.parts.foreground():
+        with self.parts.traffic:
             found = self.parts.searcher.search(request)
             if include_knowledge and sees_shared and not filters and as_of is None:
                 found = self._beside_knowledge(found, request)

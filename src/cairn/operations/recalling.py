@@ -126,7 +126,7 @@ def recall(
     parts.settle(embed=True)
     spaces = _spaces(app_id, project_id, project, projects)
     requests = list(_requests(asked, spaces, person, agent_id, mission_id, shared=shared))
-    with parts.foreground():
+    with parts.traffic:
         scopes = [checked(one, parts.settings)[0] for one in requests]
         common = parts.searcher.together(query, scopes)
         for request, scope in zip(requests, scopes, strict=True):

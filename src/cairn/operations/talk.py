@@ -172,7 +172,7 @@ class Talk(Room):
         parsed = [one if isinstance(one, Message) else parse_message(one, at) for at, one in said.messages]
         parsed = _labelled(parsed, tags, metadata)
         space, capture = Space(app_id, project_id), self.parts.capture
-        with self.parts.foreground():
+        with self.parts.traffic:
             outcome = capture.add(
                 space,
                 session_id,
@@ -249,7 +249,7 @@ class Talk(Room):
         Raises:
             Forbidden: the session is of somebody outside `limited_to`.
         """
-        with self.parts.foreground():
+        with self.parts.traffic:
             return self.parts.capture.flush(Space(app_id, project_id), session_id, limited_to=limited_to)
 
     @operation(answers=answers.UnprocessedData, allow=rules.session)
