@@ -9,7 +9,9 @@ import os
 import signal
 from datetime import UTC, date, datetime
 from pathlib import Path
+from types import MappingProxyType
 
+import numpy as np
 import pytest
 
 import cairn
@@ -117,5 +119,38 @@ def test_what_fits_nowhere_is_refused_by_name(tmp_path):
             lambda: memory.search(b"bees", user_id="ann"),
             lambda: memory.timeline(since=5),
         ):
-            with pytest.raises(cairn.Invalid, match=r"metadata|query must be a text|since"):
+            with pytest.raises(cairn.Invalid, match=r"metadata|query: must be a text|since"):
                 call()
+
+
+def test_what_stands_for_a_field_is_taken(tmp_path):
+    """Tuples, sets and generators for lists, other mappings for objects, whole numbers of NumPy, days and paths."""
+    document = tmp_path / "hives.md"
+    document.write_text("# Hives\n\nThe hives stand behind the barn.\n")
+    with cairn.open_blocking(tmp_path / "root", embedding__provider="none", background=False) as memory:
+        memory.add(
+            "s1", (one for one in said("I keep bees.")), tags={"farm"}, metadata=MappingProxyType({"n": 1})
+        )
+        memory.flush("s1")
+        found = memory.search(
+            "bees", user_id="ann", top_k=np.int64(3), min_score=np.float32(0), filters={"tags": "farm"},
+            as_of=datetime(2100, 1, 1, tzinfo=UTC), consistency="strong",
+        )  # fmt: skip
+        assert [one.fields["Content"] for one in found.episodes]
+        assert memory.knowledge_add((path for path in [document]), category="farm")
+        assert len(memory.timeline(until=date.max)["entries"]) == len(memory.timeline()["entries"]) > 0
+
+
+def test_a_day_lasts_until_midnight_where_it_has_25_hours(tmp_path):
+    late = (
+        int(datetime(2026, 10, 25, 22, 30, tzinfo=UTC).timestamp() * 1000) - said("")[0]["timestamp"]
+    )  # 23:30 there
+    with cairn.open_blocking(
+        tmp_path, embedding__provider="none", background=False, memory__timezone="Europe/Berlin"
+    ) as memory:
+        memory.add("s1", said("I keep bees.", late))
+        memory.flush("s1")
+        day = memory.timeline(since="2026-10-25", until="2026-10-25")
+        assert [one["kind"] for one in day["entries"]] == ["episode"]
+        assert not memory.timeline(until="2026-10-24")["entries"]
+        assert memory.timeline(until="20261025")["entries"] == day["entries"]

@@ -171,7 +171,7 @@ def test_global_options_stand_on_either_side(cli, before, tmp_path):
         (["memories", "import", "--from", "claude", "--user", "../x", "cairn.toml"], 2, "owner"),
         (["skills", "import", "cairn.toml"], 2, "SKILL.md"),
         (["skills", "import", ""], 2, "path"),
-        (["skills", "scan", ""], 2, "path"),
+        (["skills", "scan", ""], 2, "folders"),
         (["import", ""], 2, "path"),
         (["export", ""], 2, "path"),
     ],
@@ -235,7 +235,7 @@ def test_bytes_that_are_no_text_are_said_again_without_a_traceback(tmp_path, as_
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr
     if as_json:
-        assert "is not an entry id" in json.loads(done.stdout)["error"]["message"]
+        assert "entry_id: is no Unicode text" in json.loads(done.stdout)["error"]["message"]
 
 
 def test_an_export_into_the_root_is_refused(cli):

@@ -67,6 +67,24 @@ def test_every_field_says_what_it_means(room, row):
         checked([one], {one.wire: one.says.example})
 
 
+@pytest.mark.parametrize(("room", "row"), ROWS, ids=IDS)
+def test_a_call_in_python_is_held_to_its_fields(room, row, tmp_path):
+    """What is of no kind of a field, or beyond its limits, is refused by name before the memory is looked at."""
+    memory = Memory(tmp_path)
+    call = getattr(row.room_in(memory), row.name)
+    needed = {one.name: one.says.example for one in row.fields if one.default is REQUIRED}
+    for one in row.fields:
+        wrong = [object(), {1: object()} if "Mapping" not in str(one.type) else 7]
+        if "'str'" in str(one.type) or "str |" in str(one.type):
+            wrong += ["half \ud800", *([["text"]] if "Sequence" not in str(one.type) else [])]
+        if "int" in str(one.type) and one.says.low is not None:
+            wrong += [one.says.low - 1, float("nan"), "5"]
+        for value in wrong:
+            with pytest.raises(cairn.Invalid, match=rf"{one.name}: "):
+                call(**{**needed, one.name: value})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_every_field_of_an_answer_says_what_it_means():
     """The same for what comes back."""
     rooms = [one.stem for one in Path(answers.__path__[0]).glob("*.toml")]

@@ -129,7 +129,9 @@ class Warm:
                 return words
             limit = settings.server.max_query_chars
             return self.memory.recall(
-                event.prompt[:limit],
+                event.prompt[:limit]
+                .encode("utf-8", "replace")
+                .decode(),  # half a character counts for nothing
                 agent_id=event.host,
                 folder=folder,
                 token_budget=self._prompt_tokens,

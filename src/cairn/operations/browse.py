@@ -514,14 +514,21 @@ def _said(evidence: Sequence[Any]) -> dict[str, list[dict[str, str]]]:
 
 def _window(since: str | None, until: str | None, zone: Any) -> dict[str, Any]:
     """A filter for a stretch of time; a bare day is the whole of it, in the display zone."""
-    since, until = (one.isoformat() if isinstance(one, date) else one for one in (since, until))
     bounds: dict[str, int] = {}
     if since is not None:
         bounds["gte"] = int(_moment(since, zone, "since").timestamp() * 1000)
-    if until is not None:
-        at = _moment(until, zone, "until")
-        bounds["lt"] = int((at + timedelta(days=1) if len(until) == 10 else at).timestamp() * 1000)
+    if until is not None and (end := _end_of(until, zone)) is not None:
+        bounds["lt"] = int(end.timestamp() * 1000)
     return {"timestamp": bounds} if bounds else {}
+
+
+def _end_of(until: str, zone: Any) -> datetime | None:
+    """Where `until` ends: a bare day with the next midnight of the zone, the last day there is never."""
+    try:
+        day = date.fromisoformat(until)
+    except ValueError:
+        return _moment(until, zone, "until")
+    return None if day == date.max else _moment((day + timedelta(days=1)).isoformat(), zone, "until")
 
 
 def _moment(text: str, zone: Any, field: str) -> datetime:

@@ -5,14 +5,17 @@ Every trouble names its field and says what would be right, several at once; unk
 
 from __future__ import annotations
 
+import operator
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
+from numbers import Real
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, SupportsIndex, Union, get_args, get_origin
 
 from cairn.errors import Invalid
-from cairn.operations.table import REQUIRED, Field, Says, fields_of
+from cairn.operations.table import PATHS, REQUIRED, Field, Says, fields_of
 
 MAX_TROUBLES = 5
 _TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
@@ -54,7 +57,7 @@ def checked(
             continue
         met += 1
         try:
-            values[one.name] = _value(one.type, one.says, given[name], text=text)
+            values[one.name] = _value(one, given[name], text=text)
         except OverflowError:
             troubles.append(f"{name}: is too large a number")
         except ValueError as error:
@@ -62,11 +65,55 @@ def checked(
     if met < len(given):
         known = {one.wire for one in fields}
         troubles += [f"{str(name)[:80]}: unknown {what}; remove it" for name in given if name not in known]
+    _refuse(troubles)
+    return values
+
+
+def held_to(fields: Iterable[Field], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call in Python, checked as a request is; a name that is no field is left to Python.
+
+    What Python has beside the kinds of JSON counts as what it stands for: a path or a day as its text, a tuple or
+    another series as a list, a whole number of another library as one.
+
+    Raises:
+        Invalid: something is wrong; the message names each.
+    """
+    values, troubles = dict(given), []
+    for one in fields:
+        if one.name not in given:
+            continue
+        value = given[one.name]
+        if type(value) is type(one.default) and value == one.default:
+            continue
+        try:
+            values[one.name] = _value(one, _plain(options_of(one.type), value), text=False)
+        except OverflowError:
+            troubles.append(f"{one.name}: is too large a number")
+        except ValueError as error:
+            troubles.append(f"{one.name}: {error}")
+    _refuse(troubles)
+    return values
+
+
+def _plain(options: Sequence[Any], value: Any) -> Any:
+    if value is None or isinstance(value, str | bytes | int | float | dict) or type(value) in options:
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Iterable) and not isinstance(value, Mapping):
+        return [os.fspath(one) if isinstance(one, os.PathLike) else one for one in value]
+    if isinstance(value, SupportsIndex) and not isinstance(value, Iterable):
+        return operator.index(value)
+    return float(value) if isinstance(value, Real) else value
+
+
+def _refuse(troubles: Sequence[str]) -> None:
     if troubles:
         more = len(troubles) - MAX_TROUBLES
         told = "; ".join(troubles[:MAX_TROUBLES]) + (f"; and {more} more" if more > 0 else "")
         raise Invalid(f"{told}.", field=troubles[0].partition(":")[0])
-    return values
 
 
 def options_of(kind: Any) -> tuple[Any, ...]:
@@ -74,8 +121,8 @@ def options_of(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in {Union, UnionType} else (kind,)
 
 
-def _value(kind: Any, says: Says, value: Any, *, text: bool) -> Any:
-    options = options_of(kind)
+def _value(field: Field, value: Any, *, text: bool) -> Any:
+    options = options_of(field.type)
     if value is None:
         if NoneType in options:
             return None
@@ -83,7 +130,12 @@ def _value(kind: Any, says: Says, value: Any, *, text: bool) -> Any:
     for one in options:
         found = _read(one, value) if text else value
         if _fits(one, found):
-            _check_limits(says, found)
+            _check_limits(field.says, found)
+            for part in (
+                (found,) if isinstance(found, str) else found if isinstance(found, list | tuple) else ()
+            ):
+                if isinstance(part, str):
+                    _check_signs(part, path=field.name in PATHS)
             return float(found) if one is float else found
     raise ValueError(f"must be {_described(options)}, not {_told(value)}")
 
@@ -114,14 +166,25 @@ def _fits(kind: Any, value: Any) -> bool:
     if kind in {str, bool, bytes}:
         return isinstance(value, kind)
     if origin in {list, Sequence}:  # of texts, or of what is judged where it goes to
-        return isinstance(value, list) and (
+        return isinstance(value, list | tuple) and (
             get_args(kind)[0] is not str or all(isinstance(item, str) for item in value)
         )
-    return origin in {dict, Mapping} and isinstance(value, dict)
+    if kind is datetime:
+        return isinstance(value, datetime)
+    return origin in {dict, Mapping} and isinstance(value, Mapping)
+
+
+def _check_signs(value: str, *, path: bool) -> None:
+    try:
+        if path and "\0" in value:
+            raise ValueError("a path has no NUL character")
+        (os.fsencode if path else str.encode)(value)
+    except UnicodeEncodeError:
+        raise ValueError("is no Unicode text: there is half a character in it") from None
 
 
 def _check_limits(says: Says, value: Any) -> None:
-    if isinstance(value, bool | dict):
+    if isinstance(value, bool | Mapping | datetime):
         return
     if isinstance(value, int | float):
         if not (says.low is None or value >= says.low) or not (says.high is None or value <= says.high):

@@ -161,15 +161,31 @@ IDS = frozenset({
     "session_id", "app_id", "project_id", "user_id", "agent_id", "owner", "agent", "run_id", "memory_id", "entry_id",
     "name", "undo", "date", "category",
 })  # fmt: skip
-ELSEWHERE = frozenset(
-    {"messages", "idempotency_key", "limited_to", "path", "paths", "folders", "source", "target"}
-)
+PATHS = frozenset({"path", "paths", "folder", "folders", "source", "target"})
+ELSEWHERE = PATHS | {"messages", "idempotency_key", "limited_to"}
 _SHORTEST = 8
 
 
 def door(call: F, judged: frozenset[str]) -> F:
     """`call` with each of its arguments taken through the door first."""
-    code = call.__code__
+    return _before(call, lambda room, given: _let_in(room, given, judged))
+
+
+def fields_checked(call: F) -> F:
+    """`call` with each of its arguments checked against the field it is for, as a request over HTTP is."""
+
+    def check(_room: Room, given: Mapping[str, Any]) -> dict[str, Any]:
+        from cairn.operations.check import held_to
+
+        return held_to(made.operation.fields, given)  # type: ignore[attr-defined]
+
+    made = _before(call, check)
+    return made
+
+
+def _before(call: F, look: Callable[[Room, Mapping[str, Any]], dict[str, Any]]) -> F:
+    """`call` with what `look` makes of its arguments, which it gets by name."""
+    code = inspect.unwrap(call).__code__
     names = code.co_varnames[1 : code.co_argcount]
 
     @functools.wraps(call)
@@ -177,7 +193,7 @@ def door(call: F, judged: frozenset[str]) -> F:
         if len(args) > len(names) or given.keys() & set(names[: len(args)]):
             return call(room, *args, **given)  # Python says best what is wrong with it
         given |= zip(names, args, strict=False)
-        return call(room, **_let_in(room, given, judged))
+        return call(room, **look(room, given))
 
     return run  # type: ignore[return-value]
 
@@ -252,6 +268,7 @@ class Operation:
     Attributes:
         name: Its name in Python.
         call: The method.
+        within: The same for fields that are checked already.
         writes: Whether it may change anything (another pool of threads, another HTTP method).
         http: Method and path, where it is served over HTTP.
         answers: What it answers over HTTP and with `--json`.
@@ -268,6 +285,7 @@ class Operation:
 
     name: str
     call: Callable[..., Any]
+    within: Callable[..., Any]
     writes: bool = False
     http: tuple[str, ...] = ()
     answers: Answer | None = None
@@ -331,11 +349,11 @@ class Operation:
         return memory if getattr(type(memory), self.name, None) is self.call else memory.memories
 
     def ask(self, room: Any, fields: dict[str, Any], grant: Grant) -> Any:
-        """Check the caller's grant, then run it on `room`; the answer as data."""
+        """Check the caller's grant, then run it on `room` with fields that are checked; the answer as data."""
         fields |= {one.name: getattr(grant, one.granted) for one in self.parameters if one.granted}
         if self.allow is not None:
             self.allow(Asked(room, fields, grant))
-        return self.told(room, self.call(room, **fields), fields)
+        return self.told(room, self.within(room, **fields), fields)
 
     def told(self, room: Any, answer: Any, fields: Mapping[str, Any]) -> Any:
         """What it answered, as data."""
@@ -361,8 +379,9 @@ def operation(
 
     def declare(call: F) -> F:
         routes = (http,) if isinstance(http, str) else http
-        made = door(call, frozenset(judges)) if writes else call
-        made.operation = Operation(call.__name__, made, writes, routes, answers, allow, **row)  # type: ignore[attr-defined]
+        within = door(call, frozenset(judges)) if writes else call
+        made = fields_checked(within)
+        made.operation = Operation(call.__name__, made, within, writes, routes, answers, allow, **row)  # type: ignore[attr-defined]
         return made
 
     return declare
