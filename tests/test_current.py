@@ -183,7 +183,9 @@ def test_what_is_over_is_told_and_stands_again_when_its_end_is_forgotten(tmp_pat
             "until": "2023-05-17",
         }
         assert "earlier" not in shown_said["I live in Porto."]
-        assert "said: I live in Lisbon. (earlier, until 2023-05-17)" in prompt(said)
+        assert prompt(said).count("I live in Lisbon. (earlier, until 2023-05-17)") == 1
+        messages = replace(said, episodes=())
+        assert "said: I live in Lisbon. (earlier, until 2023-05-17)" in prompt(messages)
         memory.memories.forget(new["id"])
         assert "until" not in memory.show(old["id"])["inline"]
 

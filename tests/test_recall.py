@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from cairn.agents import tools
 from cairn.engines.embedders import HashingEmbedder
 from cairn.errors import Invalid
 from cairn.memory import Memory
+from cairn.operations.recalling import prompt
 from cairn.project.git import space_of
 from tests.waiting import LONG, until
 
@@ -67,10 +69,46 @@ def test_a_budget_is_kept_and_a_long_text_is_cut_to_it(memory: Memory) -> None:
 
 
 def test_each_text_is_told_once(memory: Memory) -> None:
-    """A fact and the message it was said in are not both told where one holds the other."""
+    """An episode, a fact and the message that all say the same are one line."""
     say(memory, "Dana likes her coffee black.")
     told = memory.recall("how does Dana like her coffee")
-    assert told.prompt.casefold().count("coffee black") == len(told.items)
+    assert told.prompt.casefold().count("coffee black") == len(told.items) == 1
+
+
+@pytest.mark.parametrize("budget", [None, 400])
+def test_a_sentence_is_told_once_beside_what_else_was_said(memory: Memory, budget: int | None) -> None:
+    """Of an episode only the turns that are new stand beside its messages, in `recall` and in a search's prompt."""
+    now = int(time.time() * 1000)
+    said = [
+        "Dana takes her coffee black.",
+        "Rosa pours the coffee on Fridays.",
+        "The mill for coffee is broken.",
+    ]
+    turn = {"sender_id": "me", "role": "user"}
+    memory.add("s1", [{**turn, "timestamp": now + at, "content": text} for at, text in enumerate(said)])
+    memory.flush("s1")
+    memory.sync()
+    found = memory.search(
+        "who takes coffee how", user_id="me", evidence=3, for_injection=True, token_budget=budget
+    )
+    for told in (memory.recall("who takes coffee how").prompt, prompt(found, budget=budget)):
+        assert all(told.count(text.rstrip(".")) == 1 for text in said), told
+
+
+def test_a_message_is_told_with_the_days_it_meant(memory: Memory) -> None:
+    """The words stay as they were said; the day stands behind them, and does not make another text of them."""
+    at = int(datetime(2026, 3, 5, 12, tzinfo=UTC).timestamp() * 1000)
+    memory.add(
+        "s1", [{"sender_id": "me", "role": "user", "timestamp": at, "content": "I sold the boat yesterday."}]
+    )
+    memory.flush("s1")
+    told = memory.recall("when did I sell the boat")
+    assert told.prompt.count("sold the boat") == 1
+    assert "I sold the boat yesterday. [yesterday: 4 March 2026]" in told.prompt
+    assert (
+        memory.search("sell the boat", user_id="me", evidence=1).evidence[0].text
+        == "I sold the boat yesterday."
+    )
 
 
 def test_what_a_tool_said_is_not_told(memory: Memory) -> None:

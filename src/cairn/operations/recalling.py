@@ -3,7 +3,7 @@
     recall(query) -> the person's memory, in the general space and in the repository's
                   -> the agent's cases and skills -> governed memories of the project -> its documents
                   -> the repository's record
-                  -> one list by score, each text once, within a token budget, framed as data
+                  -> one list by score, each sentence once, within a token budget, framed as data
 
 Every source is asked through the same gate (`for_injection`): nothing rather than junk. `brief` is what a new
 session should know before the first question: core memory, what was promoted, and what is due. `prompt` is a single
@@ -13,6 +13,8 @@ search as such lines.
 from __future__ import annotations
 
 import logging
+import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -22,7 +24,7 @@ from cairn.errors import CairnError
 from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
 from cairn.index.corpus import KNOWLEDGE, knowledge_scope
-from cairn.language import asking
+from cairn.language import asking, dates, sentences
 from cairn.operations.library import at_home
 from cairn.retrieval.answers import (
     SearchRequest,
@@ -35,6 +37,8 @@ from cairn.retrieval.answers import (
 )
 from cairn.retrieval.fitting import fit_by_words
 from cairn.retrieval.library import passage_text
+from cairn.retrieval.lists import GAP
+from cairn.talk import narrative
 from cairn.types import Evidence, Freshness, Hit, Scope, Space
 
 if TYPE_CHECKING:
@@ -51,6 +55,11 @@ _OF_EVERYTHING = 10
 _ABOUT_AS_WELL = 0.1
 _DUE_DAYS = 14
 _SMALLEST_PIECE = 24  # tokens; less of a text than that says nothing
+_TURN = re.compile(r"\n(?=\[…\]\n)|\n\n")
+_HEADLINE = re.compile(r"On \w+, .+:")
+# As days are put behind the words that meant them: "(7 May 2023)", "[yesterday: 7 May 2023]".
+_DATE = re.compile(r" \((?:[^()]*\b)?\d{4}\)| \[[^][]+: [^][]*\b\d{4}\]")
+_ENDS = ".…!。！"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,8 @@ class RecalledItem:
     id: str = ""
     at: datetime | None = None
     space: Space = field(default_factory=Space)
+    pieces: tuple[str, ...] = field(default=(), repr=False)
+    """Of an episode the facts, or what was said turn by turn, that its text is put together from."""
 
     def line(self, zone: Any) -> str:
         """The item as one line of a prompt."""
@@ -141,17 +152,15 @@ def recall(
             notes += result.freshness.notes
             if result.whole:
                 (labels if result.episodes else nothing).append(result.whole)
-            found += [
-                one
-                for one in _items(result, wants_former=read.wants_former)
-                if open_talk or not _repeats(one, query)
-            ]
+            found += _items(result, parts.settings.zone, wants_former=read.wants_former)
     if project is not None and not filters:
         least = parts.settings.search.injection_min_score
         for item in _from_project(project, query, notes):
             found.append(replace(item, score=max(least, fit_by_words(query, item.text, common["held"]))))
     # That one memory keeps nothing of a time is no news where another does.
-    return _told(found, token_budget, parts.settings.zone, freshness, [*notes, *(labels or nothing)], labels)
+    told = _Told("" if open_talk else query)
+    notes += labels or nothing
+    return _told(found, told, token_budget, parts.settings.zone, freshness, notes, labels)
 
 
 def brief(
@@ -176,7 +185,7 @@ def brief(
         found += _due(parts, Scope(space, "user", person))
     if project is not None:
         found += _from_project(project, "what should I do next", notes)
-    return _told(found, token_budget, parts.settings.zone, None, notes)
+    return _told(found, _Told(), token_budget, parts.settings.zone, None, notes)
 
 
 def _project_at(folder: str | Path | None) -> ProjectMemory | None:
@@ -225,7 +234,7 @@ def _requests(
             yield replace(here, scope=Scope(space, "mission", mission))
 
 
-def _items(result: SearchResult, *, wants_former: bool) -> Iterator[RecalledItem]:
+def _items(result: SearchResult, zone: tzinfo, *, wants_former: bool) -> Iterator[RecalledItem]:
     """The hits and verbatim messages of one answer; what no person has vouched for is left out.
 
     What is over stands behind what is so now, unless what was before is asked for.
@@ -244,10 +253,12 @@ def _items(result: SearchResult, *, wants_former: bool) -> Iterator[RecalledItem
         facts = (fact.score if wants_former else _standing(fact, told) for fact in hit.facts)
         score = max(facts, default=hit.score)
         score = min(score, behind.get(hit.session_id or "", score))
-        yield RecalledItem(_words(hit), hit.kind, score, hit.kind, hit.id, hit.timestamp, space)
+        pieces = _pieces(hit)
+        yield RecalledItem(" ".join(pieces), hit.kind, score, hit.kind, hit.id, hit.timestamp, space, pieces)
     for said in (*(result.evidence or ()), *result.unflushed):
         source = "said just now in" if said.unflushed else "said in"
-        yield RecalledItem(_said(said), "message", said.score, source, said.session_id, said.timestamp, space)
+        text = f"{said.sender_name or said.sender_id}: {_said(said, zone)}"
+        yield RecalledItem(text, "message", said.score, source, said.session_id, said.timestamp, space)
 
 
 def _behind_newer(said: Sequence[Evidence]) -> dict[str, float]:
@@ -270,25 +281,54 @@ def _standing(fact: Hit, told: Mapping[str, float]) -> float:
     return fact.score if newer is None else min(fact.score, newer - 1e-6)
 
 
-def _repeats(item: RecalledItem, query: str) -> bool:
-    """Whether an item is what was just asked, word for word, as it was asked before: that helps with nothing."""
-    said = item.text.partition(": ")[2] if item.kind == "message" else item.text
-    return _plain(said) == _plain(query)
+class _Told:
+    """The sentences a prompt holds already, by who said them: what adds none to them is not told again.
+
+    Nor is what only repeats `asked`, whoever said it.
+    """
+
+    def __init__(self, asked: str = "") -> None:
+        self._asked = {words for _, words in _sentences(f": {asked}")}
+        self._sentences: set[tuple[str, str]] = set()
+
+    def unheard(self, pieces: Iterable[str]) -> tuple[str, ...]:
+        """Those of `pieces` that say something new."""
+        return tuple(one for one in pieces if any(map(self._is_new, _sentences(one))))
+
+    def add(self, pieces: Iterable[str]) -> None:
+        for piece in pieces:
+            for who, words in _sentences(piece):
+                self._sentences |= {(who, words), ("", words)}
+
+    def _is_new(self, sentence: tuple[str, str]) -> bool:
+        return sentence not in self._sentences and sentence[1] not in self._asked
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
+def _sentences(piece: str) -> Iterator[tuple[str, str]]:
+    """Who says each sentence of a piece, "" where no name stands before it, and its words without a date put behind them."""
+    who, colon, said = _DATE.sub("", piece).removeprefix(GAP).strip().partition(": ")
+    if not colon:
+        who, said = "", who
+    for sentence in sentences.split(said):
+        if key := " ".join(sentence.casefold().split()).rstrip(_ENDS):
+            yield who.casefold().removesuffix(" said"), key
 
 
-def _words(hit: Hit) -> str:
-    facts = " ".join(map(as_told, hit.facts))
-    if hit.kind == "episode" and facts:
-        return facts
-    return str(hit.fields.get("Content") or hit.fields.get("Summary") or hit.text)
+def _pieces(hit: Hit) -> tuple[str, ...]:
+    """What is told of a hit: of an episode its facts, or what was said in it turn by turn; of others all of it."""
+    if hit.kind == "episode" and hit.facts:
+        return tuple(map(as_told, hit.facts))
+    text = str(hit.fields.get("Content") or hit.fields.get("Summary") or hit.text)
+    if hit.kind != "episode":
+        return (text,)
+    first, *turns = _TURN.split(text)
+    return tuple(turns) if turns and _HEADLINE.fullmatch(first) else (first, *turns)
 
 
-def _said(said: Evidence) -> str:
-    return f"{said.sender_name or said.sender_id}: {as_said(said)}"
+def _said(said: Evidence, zone: tzinfo) -> str:
+    """A message as it was said, and behind it the days that its relative times meant."""
+    meant = narrative.meanings(dates.mentions(said.text, said.timestamp.astimezone(zone)))
+    return f"{as_said(said)} [{meant}]" if meant else as_said(said)
 
 
 def _is_vouched_for(hit: Hit) -> bool:
@@ -345,28 +385,28 @@ def _worse(one: Freshness | None, other: Freshness) -> Freshness:
 
 def _told(
     found: Iterable[RecalledItem],
+    told: _Told,
     budget: int,
     zone: Any,
     freshness: Freshness | None,
     notes: Iterable[str],
     labels: Iterable[str] = (),
 ) -> Recalled:
-    """The best of `found`, each text once, that fit the budget together; a long first one is cut to fit.
+    """The best of `found`, each sentence once, that fit the budget together; a long first one is cut to fit.
 
     `labels` stand before them and say what they are.
     """
     first = list(dict.fromkeys(labels))
     budget -= sum(tokens_of(label) + 1 for label in first)
     chosen: list[RecalledItem] = []
-    seen: set[str] = set()
     for item in sorted(found, key=lambda one: -one.score):
-        key = _plain(item.text)
-        if not key or any(key in other for other in seen):
+        pieces = told.unheard(item.pieces or (item.text,))
+        if not pieces:
             continue
-        fitting = _cut(item, chosen, budget, zone)
+        fitting = _cut(replace(item, text=" ".join(pieces), pieces=pieces), chosen, budget, zone)
         if fitting is None:
             continue
-        seen.add(key)
+        told.add(fitting.pieces)
         chosen.append(fitting)
     prompt = frame([*first, *(item.line(zone) for item in chosen)] if chosen else [])
     return Recalled(
@@ -389,7 +429,10 @@ def _cut(item: RecalledItem, chosen: list[RecalledItem], budget: int, zone: Any)
     words = item.text.split()
     while words and tokens_of(" ".join(words)) > room:
         words = words[: max(len(words) * room // max(tokens_of(" ".join(words)), 1) - 1, 0)]
-    return replace(item, text=" ".join(words) + " …") if len(words) >= _SMALLEST_PIECE // 2 else None
+    if len(words) < _SMALLEST_PIECE // 2:
+        return None
+    text = " ".join(words) + " …"
+    return replace(item, text=text, pieces=(text,))
 
 
 # ---------------------------------------------------------------- one search as text
@@ -401,32 +444,36 @@ def prompt(result: SearchResult, *, budget: int | None = None, zone: tzinfo = UT
     What does not fit is passed over for what does; where nothing fits, the best is shortened. What came from a tool
     or a page and no person has promoted is left out. "" for nothing.
     """
-    every = list(_prompt_lines(result, zone))
-    label = [result.whole] if result.whole and every else []
-    if budget is None:
-        return frame([*label, *every])
-    lines: list[str] = []
-    left = budget - tokens_of(frame(["x"])) - sum(tokens_of(line) + 1 for line in label)
-    for line in every:
-        cost = tokens_of(line) + 1
-        if cost <= left:
+    shown = list(_shown(result, zone))
+    label = [result.whole] if result.whole and shown else []
+    left = sys.maxsize if budget is None else budget - tokens_of(frame(["x"]))
+    left -= sum(tokens_of(line) + 1 for line in label)
+    told, lines = _Told(), []
+    for before, every, behind in shown:
+        pieces = told.unheard(every)
+        line = f"{before}{' '.join(pieces)}{behind}"
+        if pieces and (cost := tokens_of(line) + 1) <= left:
             lines.append(line)
+            told.add(pieces)
             left -= cost
-    if not lines and every:
-        first = shortened(every[0], left - 2)
+    if not lines and shown:
+        before, every, behind = shown[0]
+        first = shortened(f"{before}{' '.join(every)}{behind}", left - 2)
         lines = [first] if first else []
     return frame([*label, *lines] if lines else [])
 
 
-def _prompt_lines(result: SearchResult, zone: tzinfo) -> Iterator[str]:
+def _shown(result: SearchResult, zone: tzinfo) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """What a line of the prompt says of each hit and message, and what stands before and behind that."""
     for hit in result.hits:
         if hit.kind == "memory" and not _is_vouched_for(hit):
             continue
         if hit.kind == KNOWLEDGE:
-            yield f"{passage_text(hit.text)} ({hit.fields['topic_path']}, {hit.path}:{hit.fields['line']})"
+            where = f" ({hit.fields['topic_path']}, {hit.path}:{hit.fields['line']})"
+            yield "", (passage_text(hit.text),), where
             continue
         day = f"{hit.timestamp.astimezone(zone).date().isoformat()}: " if hit.timestamp else ""
-        yield f"{day}{_words(hit)} ({hit.id})"
+        yield day, _pieces(hit), f" ({hit.id})"
     for item in (*(result.evidence or ()), *result.unflushed):
         day = item.timestamp.astimezone(zone).date().isoformat()
-        yield f"{day}, {item.sender_name or item.sender_id} said: {as_said(item)}"
+        yield f"{day}, ", (f"{item.sender_name or item.sender_id} said: {_said(item, zone)}",), ""

@@ -38,7 +38,7 @@ _FACTS_PER_EPISODE = 5
 _ROWS_KEPT = 4096
 _PIECES_KEPT = 2000
 _EXCERPT_CHARS, _EXCERPT_MESSAGES = 2 * PASSAGE_BYTES, 3
-_GAP = "[…]"
+GAP = "[…]"
 # Which kinds of rows a list holds, where that is more than its own.
 ROWS_SHOWN_AS = {"agent_document": AGENT_DOCUMENTS, "agent_skill": ("agent_skill", SKILL_FILE)}
 
@@ -265,7 +265,7 @@ class ScopeQuestion:
                     text, _ = _passage(row, rows.get(int(self.corpus.rowid[self.part[at]]), row))
                     told.append(f"{row.sender_name or ''.join(row.sender_ids)}: {text}")
             whole = str(hit.fields["Content"])
-            content = f"\n{_GAP}\n".join(told) or whole[: passages(whole)[0].end] + _GAP
+            content = f"\n{GAP}\n".join(told) or whole[: passages(whole)[0].end] + GAP
             heads = [str(hit.fields.get(name, "")) for name in ("Subject", "Summary")]
             text = "\n".join([*(head for head in heads if head and head not in content), content])
             fields = {**hit.fields, "Content": content, "of": len(whole)}

@@ -115,7 +115,7 @@ def turn(
     text = message.text
     who = who_said(message, tools or {})
     parts = [f"{who}: {text}" if text else ""]
-    meant = _meanings(_times(message, zone) if times is None else times)
+    meant = meanings(_times(message, zone) if times is None else times)
     if meant:
         parts.append(f"[{meant}]")
     parts += [f"[{message.speaker} called {call.name}: {call.arguments}]" for call in message.tool_calls]
@@ -154,7 +154,7 @@ def _headline(messages: Sequence[Message], zone: ZoneInfo) -> str:
     return f"On {first:%A}, {day}, {first:%H:%M}{until} ({zone.key}), {joined(names)} {verb}:"
 
 
-def _meanings(times: Sequence[TimeMention]) -> str:
+def meanings(times: Sequence[TimeMention]) -> str:
     """What the relative times in a message meant."""
     meant: dict[str, str] = {}
     for mention in times:
