@@ -191,17 +191,19 @@ def names_as_written(query: str, terms: Iterable[str], texts: Iterable[str]) -> 
     """
     wanted = set(terms)
     first, inside, small = set[str](), set[str](), set[str]()
+    told: dict[str, set[str]] = {}  # of each way of writing a word, which of the terms it is
     for text in texts:
         begins = True
         for found in _WORD_OR_STOP.finditer(text[:_TEXT_CHARS]):
-            if not found[0][0].isalnum():
+            word = found[0]
+            if not word[0].isalnum():
                 begins = True
                 continue
-            for token in wanted.intersection(words.tokens(found[0])):
-                if not found[0][0].isupper():
-                    small.add(token)
-                else:
-                    (first if begins else inside).add(token)
+            here = told.get(word)
+            if here is None:
+                here = told[word] = wanted.intersection(words.tokens(word))
+            if here:
+                (small if not word[0].isupper() else first if begins else inside).update(here)
             begins = False
     # Right behind an article, or one word further on, stands no name.
     articles = of_language(read(query).language).articles
