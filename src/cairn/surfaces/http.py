@@ -370,13 +370,18 @@ def _join_servers(memory: Memory, is_up: Callable[[], bool]) -> Servers | None:
     return made
 
 
+def _read_languages() -> None:
+    """The words of each language, from their files: the first call would wait for them."""
+    from cairn.language import tongues
+
+    tongues.known()
+
+
 def _import_what_calls_need() -> None:
     """Load what the first calls use. An import that runs out of handles halfway cannot be made again."""
     import numpy  # noqa: F401, ICN001 -- searching and embedding
 
-    from cairn.language import tongues
-
-    tongues.known()  # the words of each language, from their files
+    _read_languages()
 
 
 def _address(host: str, port: int) -> str:
@@ -464,7 +469,8 @@ def serve(
         forwarding.homes = joined
         await asyncio.sleep(_QUIET_SECONDS)
         await _quiet(memory)
-        await asyncio.to_thread(_import_what_calls_need)
+        # Not what searching needs: a server of which nothing was asked yet does without (15 MB of numpy).
+        await asyncio.to_thread(_read_languages)
         gc.freeze()  # what the start made stays: collections need not walk it again
         try:
             await task
