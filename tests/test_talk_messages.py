@@ -153,4 +153,4 @@ def test_any_json_is_a_message_or_a_named_error(fields):
         message = parse_message(raw(**fields))
     except Invalid:
         return
-    assert message_from(json.loads(json.dumps(message_to(message), ensure_ascii=False)), "") == message
+    assert message_from(json.loads(json.dumps(message_to(message), ensure_ascii=False))) == message

@@ -30,6 +30,7 @@ from typing import Any
 from cairn.errors import CairnError, Invalid
 from cairn.retrieval.indexer import Indexer
 from cairn.seams import State
+from cairn.seams.storage import Watch
 from cairn.traffic import QUIET_SECONDS, Traffic
 
 _log = logging.getLogger(__name__)
@@ -47,9 +48,8 @@ _DRAIN_AT_ONCE, _DRAIN_BESIDE_PEOPLE = 500, 32
 _REST = 20  # times what it took: the share of talk that goes on, beside people
 _VECTORS_LOOK_SECONDS = 1.0
 _FAILED_SECONDS = 2.0
+_STOP_SECONDS = 15.0
 _TALK_PUT_OFF = 30  # looks; then open talk gets its vectors beside people
-
-Watch = Callable[[Callable[[set[str]], None], threading.Event], None]
 
 
 @dataclass(eq=False, slots=True)
@@ -163,13 +163,13 @@ class Daemon:
             if piece.apart:
                 self._spawn(piece.name, partial(self._behind_life, [piece]))
 
-    def stop(self, timeout: float = 15.0) -> None:
+    def stop(self) -> None:
         """End all threads; the lease is free when this returns."""
         self._stop.set()
         self._wake.set()
         for piece in self._pieces:
             piece.wake()
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + _STOP_SECONDS
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0.1))
         self._threads = []

@@ -21,6 +21,7 @@ from typing import Any
 
 from cairn.canonical import from_json
 from cairn.engines import plain
+from cairn.engines.tree import is_at
 
 log = logging.getLogger("cairn.audit")
 
@@ -84,7 +85,8 @@ class AuditLog:
             file = plain.opened(path, _APPEND)
         try:
             os.write(file, data)
-            if os.lseek(file, 0, os.SEEK_END) > self._each and _is_at(file, path):
+            # Another server may have turned it over meanwhile.
+            if os.lseek(file, 0, os.SEEK_END) > self._each and is_at(os.fstat(file), path):
                 self._turn_over()
         finally:
             os.close(file)
@@ -145,11 +147,3 @@ def _rewritten(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -
             target.write(b"".join(line + b"\n" for line in out))
         os.replace(fresh, path)
     return changed
-
-
-def _is_at(file: int, path: str) -> bool:
-    """Whether the open file is still the one at `path`: another server may have turned it over."""
-    try:
-        return os.fstat(file).st_ino == os.stat(path).st_ino
-    except OSError:
-        return False

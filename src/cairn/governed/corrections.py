@@ -54,9 +54,7 @@ def edit(
     )  # fmt: skip
 
 
-def supersede(
-    keeper: Keeper, old: Record, content: str, *, reason: str, by: str = "human", **fields: Any
-) -> Verdict:
+def supersede(keeper: Keeper, old: Record, content: str, *, reason: str, **fields: Any) -> Verdict:
     """Replace a memory by a new one; the old stays readable, archived, and says by what and why (S83).
 
     The new memory goes through the gate. Where it is refused nothing changes; where it merges into a third
@@ -73,14 +71,14 @@ def supersede(
     given = {
         "category": old.category,
         "importance": old.importance,
-        "status": "promoted" if old.status == "promoted" and by == "human" else None,
+        "status": "promoted" if old.status == "promoted" else None,
         "pinned": old.pinned,
-        "origin": "human" if by == "human" else "agent",
+        "origin": "human",
     }
     with keeper.notebook.run("correction"):
         verdict = keeper.remember(content, scope=old.scope, supersedes=old.id, **given | fields)
         if verdict.memory_id is not None:
-            put_away(keeper, old, by=by, reason=reason, successor=verdict.memory_id)
+            put_away(keeper, old, by="human", reason=reason, successor=verdict.memory_id)
         return verdict
 
 

@@ -207,7 +207,6 @@ class Notebook:
         clock: Sets `last_appended_at`.
         on_change: Told of each durable change; returns its LSN. When it fails the write still stands (a scan
             finds the change later) and the LSN is 0.
-        own: Remembers which files read as they were written here; shared with whoever looks for edits.
         history: Told of what runs write.
     """
 
@@ -219,12 +218,11 @@ class Notebook:
         clock: Clock | None = None,
         on_change: OnChange | None = None,
         lock_seconds: float = 60.0,
-        own: OwnTexts | None = None,
         history: History | None = None,
     ) -> None:
         self.root = MemoryRoot(storage)
         self.history = history
-        self.own = own or OwnTexts()
+        self.own = OwnTexts()
         self.storage = storage
         self._locks = locks
         self._clock = clock or SystemClock()

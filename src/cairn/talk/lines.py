@@ -354,7 +354,7 @@ def _is_text(value: Any) -> bool:
     return True
 
 
-def message_from(raw: Any, identity: str = "", *, where: str = "message") -> Message:
+def message_from(raw: Any, *, where: str = "message") -> Message:
     """The message that a value of a log line holds. Raises `Invalid`, naming the field."""
     if not isinstance(raw, dict):
         raise Invalid(f"{where} is not a message")
@@ -368,9 +368,8 @@ def message_from(raw: Any, identity: str = "", *, where: str = "message") -> Mes
             raw.get("sender_name"),
             tuple(map(_call_from, _list(raw.get("tool_calls") or []))),
             raw.get("tool_call_id"),
-            identity,
-            tuple(_list(raw.get("tags") or [])),
-            raw.get("metadata"),
+            tags=tuple(_list(raw.get("tags") or [])),
+            metadata=raw.get("metadata"),
         )
     except (TypeError, KeyError):
         raise Invalid(f"{where} has content or tool calls that are none") from None
