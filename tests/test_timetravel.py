@@ -11,7 +11,7 @@ import pytest
 from cairn.errors import Invalid, NotFound
 from cairn.notes.notebook import Draft
 from cairn.seams import Locator
-from cairn.timetravel.changes import EntryChange, Observer, TimeTravel, words_of
+from cairn.timetravel.changes import HEAD, EntryChange, Observer, TimeTravel, taken_apart, words_of
 from cairn.types import Scope, Space
 from tests.project_kit import SetClock
 from tests.world import SPACE, World
@@ -123,6 +123,17 @@ def test_a_removed_file_comes_back_with_its_head(world):
     assert world.texts() == {one: "Tea."}
     assert world.storage.read(world.at).startswith("---\n")
     assert world.add("Next.") != one, "the id is not given twice"
+
+
+def test_the_head_of_a_note_goes_up_to_its_first_entry(world):
+    """Also where a person quotes that entry before it: head and entries together are the file."""
+    one = world.add("Tea.")
+    note = world.notebook.read(world.at)
+    block = note.text[note.entries[0].start :]
+    text = f"{note.text[: note.head.body]}As it was: {block}\nAs it is:\n{block}"
+    found = taken_apart(text)
+    assert set(found) == {one, HEAD}
+    assert found[HEAD] + found[one] == text
 
 
 def test_reading_as_of_a_moment(world):

@@ -39,21 +39,18 @@ _PARTS, _PART = 3, 80  # what one line of the log tells of a change: so many par
 _STAMPS = frozenset({"updated_at", "dedupe", "dedupe_rule", "last_appended_at", "profile_timestamp_ms"})
 
 
-def entries_of(text: str) -> dict[str, str]:
-    """A note taken apart: entry id -> its block as written. A document without entries is one entry, `*`."""
-    note = parse_note(text)
-    found = {entry.id: text[entry.start : entry.end] for entry in note.entries}
-    return found or {WHOLE: text}
-
-
 def taken_apart(text: str | None) -> dict[str, str]:
-    """A note as entries and, where it has any, the head before the first one; {} for a file that is not there."""
+    """A note taken apart: entry id -> its block as written, and the head before the first one as `^`.
+
+    A document without entries is one entry, `*`; {} for a file that is not there.
+    """
     if text is None:
         return {}
-    found = entries_of(text)
-    if WHOLE not in found:
-        found[HEAD] = text[: min(text.find(block) for block in found.values())]
-    return found
+    entries = parse_note(text).entries
+    if not entries:
+        return {WHOLE: text}
+    blocks = {entry.id: text[entry.start : entry.end] for entry in entries}
+    return {**blocks, HEAD: text[: entries[0].start]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,7 +520,7 @@ def with_blocks(text: str | None, items: Sequence[Restored], head: str) -> str |
         return whole.text if whole.text is not None else ""
     out = head if text is None else text
     for item in items:
-        current = entries_of(out).get(item.entry) if out else None
+        current = taken_apart(out).get(item.entry) if out else None
         if current is not None:
             out = out.replace(current, item.text or "", 1)
         elif item.text is not None:
