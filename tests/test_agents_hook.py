@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import stat
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -19,9 +23,10 @@ import cairn
 from cairn.agents import cold, hook, link
 from cairn.agents.hosts import HookEvent, answer, read_event
 from cairn.agents.taking import take_in
-from cairn.agents.warm import Warm, serve
+from cairn.agents.warm import Warm, answering, serve
 from cairn.agents.warm import main as warm_main
 from cairn.engines import spool
+from cairn.engines.locks import FileLocks
 from cairn.memory import Memory
 from cairn.projects import space_at
 from tests.waiting import LONG, until
@@ -456,6 +461,95 @@ def test_a_hook_starts_the_warm_process_which_ends_when_told(root: Path) -> None
     assert until(lambda: link.ask(root, {"op": "ping"}, 5.0))
     assert link.ask(root, {"op": "end"}, LONG) == {"ok": True}
     assert until(lambda: not link.socket_path(root).exists())
+
+
+def test_what_was_asked_before_the_end_is_answered(root: Path) -> None:
+    """It shuts its door, answers the call it has taken, and closes the memory last."""
+    leaving, opened = threading.Event(), SimpleQueue[Memory]()
+    told: list[dict[str, Any]] = []
+
+    def live() -> None:
+        with cairn.open_blocking(root, background=False) as memory, answering(memory):
+            opened.put(memory)
+            leaving.wait(LONG)
+
+    def remember(words: str) -> None:
+        message = {"op": "tool", "name": "remember", "arguments": {"content": words}}
+        told.append(link.converse(root, message, LONG))
+
+    life = threading.Thread(target=live)
+    life.start()
+    memory = opened.get(timeout=LONG)
+    memory.parts.notebook._lock_seconds = LONG
+    remember("Deploys wait for the migration job.")
+    path = memory.show(told[0]["data"]["id"])["path"]
+    asking = threading.Thread(target=remember, args=("Backups run at noon.",))
+    locks = Path(memory.parts.locks._directory)
+
+    def somebody_waits() -> bool:
+        return any(one.stat().st_mode & stat.S_IXUSR for one in locks.glob("*.lock"))
+
+    with FileLocks(locks).hold(path):
+        asking.start()
+        until(somebody_waits, "the call is under way")
+        leaving.set()
+        until(lambda: not link.socket_path(root).exists())
+        assert link.ask(root, {"op": "ping"}, LONG) is None
+        life.join(1.0)
+        assert life.is_alive() and not told[1:]
+    asking.join(LONG)
+    life.join(LONG)
+    assert told[1]["data"]["accepted"]
+    with cairn.open_blocking(root, background=False) as again:
+        assert again.show(told[1]["data"]["id"])
+
+
+def test_one_that_comes_while_another_leaves_takes_its_place(root: Path) -> None:
+    """The lock is held and nobody answers: it waits until it is free, and serves."""
+    at = link.socket_path(root)
+    at.parent.mkdir(parents=True)
+    with at.with_suffix(".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        life = threading.Thread(target=serve, args=(root,), kwargs={"idle_seconds": LONG})
+        life.start()
+        life.join(1.0)
+        assert life.is_alive() and not root.exists()
+    assert until(lambda: link.ask(root, {"op": "ping"}, 1.0))
+    assert serve(root) == 0, "where another serves, it ends at once"
+    assert link.ask(root, {"op": "end"}, LONG)
+    life.join(LONG)
+    assert not life.is_alive()
+
+
+@pytest.mark.parametrize("added", [0, 1])
+def test_what_is_taken_in_when_the_memory_closes_is_left_to_the_next(
+    root: Path, monkeypatch: pytest.MonkeyPatch, added: int
+) -> None:
+    """The end of the process is no fault of an event: all of it comes in next time, and nobody is told of trouble."""
+    event = {"host": "gemini", "moment": "turn", "session": "g", "prompt": "I like tea.", "reply": "Noted."}
+    add, calls = Memory.add, []
+    with ExitStack() as opened:
+        memory = opened.enter_context(cairn.open_blocking(root, background=False))
+        warm = Warm(memory, root)
+
+        def closing(here: Memory, *args: Any, **given: Any) -> Any:
+            if len(calls) == added:
+                warm.stop()
+                warm.over.set()
+                opened.close()
+            calls.append(args)
+            return add(here, *args, **given)
+
+        for turn in ("1", "2"):
+            spool.put(root, {**event, "turn": turn})
+        with monkeypatch.context() as patch:
+            patch.setattr(Memory, "add", closing)
+            assert warm.drain() == 0
+    assert len(list(spool.waiting(root))) == 2
+    assert not spool.aside(root) and not spool.take_troubles(root)
+    with cairn.open_blocking(root, background=False) as memory:
+        assert Warm(memory, root).drain() == 2
+        assert [one.text for one in memory.unprocessed("gemini-g")] == ["I like tea.", "Noted."] * 2
 
 
 def test_a_warm_process_that_cannot_start_says_so_at_the_next_start(

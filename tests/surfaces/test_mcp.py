@@ -8,10 +8,12 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
@@ -413,6 +415,42 @@ def test_over_stdio_two_hosts_share_one_warm_process(root: Path, tmp_path: Path)
             until(lambda: link.ask(root, {"op": "ping"}, LONG), "the one that it started comes up")
 
     asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_however_often_it_ends_no_call_is_refused(root: Path, tmp_path: Path) -> None:
+    """Calls of two hosts meet its end at any moment: each is answered, by that process or the next."""
+    kept: list[str] = []
+    ended = threading.Event()
+
+    async def use(client: Client) -> None:
+        while not ended.is_set():
+            kept.append((await told(client, "remember", content=f"Crate {uuid4()} holds lamps."))[1]["id"])
+            await told(client, "brief")
+
+    async def run() -> None:
+        async with Client(started(root, tmp_path)) as one, Client(started(root, tmp_path)) as other:
+            ending = asyncio.create_task(asyncio.to_thread(end_often))
+            try:
+                await asyncio.gather(use(one), use(one), use(other))
+            finally:
+                ended.set()
+                await ending
+
+    def pid() -> int:
+        return int((link.ask(root, {"op": "ping"}, LONG) or {"pid": 0})["pid"])
+
+    def end_often() -> None:
+        for _ in range(3):
+            was, enough = until(pid), len(kept) + 3
+            until(lambda enough=enough: len(kept) > enough or ended.is_set())
+            link.ask(root, {"op": "end"}, LONG)
+            until(lambda was=was: pid() not in {0, was} or ended.is_set())
+        ended.set()
+
+    asyncio.run(run())
+    with cairn.open_blocking(root, background=False) as memory:
+        assert all(memory.show(one) for one in kept)
 
 
 @contextmanager

@@ -45,6 +45,7 @@ def take_in(memory: Memory, event: HookEvent) -> int:
             _add(memory, session, space, event.host, message)
         except Invalid as error:
             refused.append(error)
+            _ = memory.parts  # one that was closed meanwhile says so: the event stays for the next process
     if refused and len(refused) == len(messages):
         raise refused[0]
     for reason in refused:  # what one message is refused for must not keep what comes after it out

@@ -6,6 +6,9 @@ when idle.
                    -> drain: the spool is taken in, in the background, and each file removed when it is kept
 
 One process a root (a lock decides), or the HTTP server of the root, where one runs. What hooks left in the spool while nobody was there is taken in at start.
+
+One that ends shuts its door first, so that whoever comes now starts another, then answers the calls it has taken, and closes
+the memory last. A call that takes longer than that is not answered: whoever made it asks the next process.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from typing import Any
 from cairn.agents import cold, quick, tools
 from cairn.agents.hook import answered, failed
 from cairn.agents.hosts import HookEvent
-from cairn.agents.link import socket_path
+from cairn.agents.link import ask, socket_path
 from cairn.agents.taking import take_in
 from cairn.canonical import from_json
 from cairn.config import load
@@ -44,6 +47,9 @@ _LOOK_SECONDS = 5.0
 _SOON_SECONDS = 0.2
 _SILENCE_SECONDS = 60.0
 _LONGEST_LINE = 32 * 1024 * 1024
+_FINISH_SECONDS = 20.0  # for calls that were taken before the door was shut
+_LEAVING_SECONDS = 30.0  # for another process to be gone, or to answer
+_LEAVING_LOOK_SECONDS = 0.05
 
 
 class Warm:
@@ -73,6 +79,7 @@ class Warm:
         self._stopping = threading.Event()
         self._drained = threading.Lock()
         self.dismissed = threading.Event()
+        self.over = threading.Event()  # the memory is closed, or about to be
         self.ready = threading.Event()
         self.ready.set()
 
@@ -112,7 +119,7 @@ class Warm:
             with self.memory.parts.traffic:
                 return answered(sent, host or None, self.memory.settings, lambda one, _: self.reply(one))
         except Exception as error:
-            spool.trouble(self.root, failed(error))
+            self._trouble(failed(error))
             return ""
         finally:
             self._wanted.set()  # what it kept may have come to the disk after its answer was found
@@ -139,14 +146,21 @@ class Warm:
                 open_talk=False,  # a request like one of before is no answer to it
             ).prompt
         except CairnError as error:
-            spool.trouble(self.root, f"recall failed: {error}")
+            self._trouble(f"recall failed: {error}")
             return ""
+
+    def _trouble(self, words: str) -> None:
+        """Have the next session say what went wrong; a call that the end of this process cut off is made again elsewhere."""
+        if not self.over.is_set():
+            spool.trouble(self.root, words)
 
     def drain(self) -> int:
         """Take in what lies in the spool, oldest first; how many events were kept."""
         kept = 0
         with self._drained:
             for path, data in spool.waiting(self.root):
+                if self._stopping.is_set():
+                    break  # the next process goes on
                 self.memory.parts.traffic.give_way(QUIET_SECONDS)
                 try:
                     with self.memory.parts.local_locks.hold(spool.LOCK):
@@ -154,9 +168,11 @@ class Warm:
                             continue  # somebody forgot it, or part of it, meanwhile
                         take_in(self.memory, HookEvent.of(data))
                 except Unavailable as error:
-                    spool.trouble(self.root, f"a turn is not captured yet: {error}")
+                    self._trouble(f"a turn is not captured yet: {error}")
                     break
                 except Exception as error:
+                    if self.over.is_set():
+                        break  # the memory was closed under it, which is no fault of the event
                     log.exception("hooks: %s", path.name)
                     os.replace(path, path.with_suffix(".broken"))
                     spool.trouble(self.root, f"{path.name} was set aside: {type(error).__name__}: {error}")
@@ -180,7 +196,7 @@ class Warm:
         try:
             self.memory.parts.capture.close_silent(minutes)
         except CairnError as error:
-            spool.trouble(self.root, f"a silent session is not closed yet: {error}")
+            self._trouble(f"a silent session is not closed yet: {error}")
 
     def wake(self) -> None:
         self._wanted.set()
@@ -200,16 +216,54 @@ class _Handler(socketserver.StreamRequestHandler):
             if line.startswith(quick.SENT):
                 host = line[len(quick.SENT) :].decode("utf-8", "replace").strip()
                 out = self.warm.hooked(host, self.rfile.read(quick.MAX_INPUT))
-                self.wfile.write(quick.TOLD + out.encode("utf-8", "surrogatepass"))
+                self._tell(quick.TOLD + out.encode("utf-8", "surrogatepass"))
                 return
             message = from_json(line)
             answer = self.warm.reply(message if isinstance(message, dict) else {})
-            self.wfile.write(json.dumps(answer).encode("utf-8", "surrogatepass") + b"\n")
+            self._tell(json.dumps(answer).encode("utf-8", "surrogatepass") + b"\n")
+
+    def _tell(self, answer: bytes) -> None:
+        if not self.warm.over.is_set():  # else it may speak of a memory that was closed under it
+            self.wfile.write(answer)
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 64
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._calls = 0
+        self._fewer = threading.Condition()
+
+    def process_request_thread(self, *args: Any) -> None:
+        try:
+            super().process_request_thread(*args)
+        finally:
+            self._count(-1)
+
+    def process_request(self, *args: Any) -> None:
+        self._count(1)  # by the thread that takes calls, so that none is overlooked
+        try:
+            super().process_request(*args)
+        except BaseException:
+            self._count(-1)
+            raise
+
+    def _count(self, more: int) -> None:
+        with self._fewer:
+            self._calls += more
+            self._fewer.notify_all()
+
+    def shut(self) -> None:
+        """Take no more calls; whoever has come and is not served yet is sent away."""
+        self.shutdown()
+        self.server_close()
+
+    def finish(self, seconds: float) -> None:
+        """Wait for the calls that were taken."""
+        with self._fewer:
+            self._fewer.wait_for(lambda: not self._calls, seconds)
 
 
 @contextlib.contextmanager
@@ -235,35 +289,49 @@ def answering(memory: Memory, *, silent_minutes: float | None = None) -> Iterato
     """Answer the hooks and the MCP servers of this user over the root's socket; None where another process does."""
     root = memory.settings.root
     at = socket_path(root)
-    with _alone(at) as mine:
-        if not mine:
+    with contextlib.ExitStack() as alone:
+        if not alone.enter_context(_alone(at)):
             yield None
             return
         warm = Warm(memory, root, silent_minutes=silent_minutes)
         at.unlink(missing_ok=True)
-        handler = type("Handler", (_Handler,), {"warm": warm})
-        with _Server(str(at), handler) as server:
-            at.chmod(0o600)
-            listening = threading.Thread(target=server.serve_forever, name="cairn-hooks", daemon=True)
-            taking = threading.Thread(target=warm.drain_until_stopped, name="cairn-spool", daemon=True)
-            listening.start()
-            taking.start()
-            warm.wake()
-            try:
-                yield warm
-            finally:
-                server.shutdown()
-                warm.stop()
-                taking.join(30.0)
-        at.unlink(missing_ok=True)
+        server = _Server(str(at), type("Handler", (_Handler,), {"warm": warm}))
+        alone.callback(server.server_close)
+        at.chmod(0o600)
+        listening = threading.Thread(target=server.serve_forever, name="cairn-hooks", daemon=True)
+        taking = threading.Thread(target=warm.drain_until_stopped, name="cairn-spool", daemon=True)
+        listening.start()
+        taking.start()
+        warm.wake()
+        try:
+            yield warm
+        finally:
+            at.unlink(missing_ok=True)
+            server.shut()
+            alone.close()  # another may serve from here on
+            server.finish(_FINISH_SECONDS)
+            warm.stop()
+            taking.join(30.0)
+            warm.over.set()
+
+
+def _is_served(root: Path) -> bool:
+    """Whether another process answers for the root; one that is leaving is waited for."""
+    until = time.monotonic() + _LEAVING_SECONDS
+    while True:
+        with _alone(socket_path(root)) as free:
+            if free:
+                return False
+        if ask(root, {"op": "ping"}, 1.0) is not None or time.monotonic() > until:
+            return True
+        time.sleep(_LEAVING_LOOK_SECONDS)
 
 
 def serve(root: Path, *, idle_seconds: float = IDLE_SECONDS) -> int:
     """Answer hooks until nobody has asked for `idle_seconds`."""
     settings = load(root)
-    with _alone(socket_path(settings.root)) as mine:
-        if not mine:
-            return 0  # before anything is opened
+    if _is_served(settings.root):
+        return 0  # before anything is opened
     with Memory(settings) as memory, answering(memory, silent_minutes=SILENT_MINUTES) as warm:
         if warm is not None:
             warm.ready.clear()  # until then words alone tell what they can

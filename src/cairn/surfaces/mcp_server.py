@@ -17,6 +17,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -58,31 +59,47 @@ class WarmCaller:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._turn = threading.Lock()
         self._started: subprocess.Popen[bytes] | None = None
+        self._has_answered = False
 
-    def start(self) -> None:
-        """See that a warm process is there or on its way."""
-        if link.ask(self._settings.root, {"op": "ping"}, 1.0) is None:
-            with contextlib.suppress(OSError):
-                self._started = link.start_warm(self._settings.root)
+    def start(self) -> bool:
+        """See that a warm process is there or on its way; whether one is."""
+        with self._turn:
+            if self._started is not None and not self._has_answered:
+                if (code := self._started.poll()) is None:
+                    return True
+                if code:
+                    self._started = None
+                    return False
+            if link.ask(self._settings.root, {"op": "ping"}, 1.0) is not None:
+                return True
+            try:
+                self._started, self._has_answered = link.start_warm(self._settings.root), False
+            except OSError:
+                return False
+            return True
 
     def __call__(self, message: dict[str, Any]) -> Mapping[str, Any]:
-        root = self._settings.root
-        try:
-            return link.converse(root, message, _CALL_SECONDS)
-        except TimeoutError:
-            return {
-                "error": f"It took longer than {_CALL_SECONDS:g} seconds; it may still be done. Look before you try again."
-            }
-        except OSError:
-            pass
-        self.start()
-        if told := self._at_once(message):
-            return told
+        is_first = True
         until = time.monotonic() + _OPEN_SECONDS
-        while time.monotonic() < until and not self._has_failed():
-            with contextlib.suppress(OSError):
-                return link.converse(root, message, _CALL_SECONDS)
+        while time.monotonic() < until:
+            try:
+                told = link.converse(self._settings.root, message, _CALL_SECONDS)
+            except TimeoutError:
+                return {
+                    "error": f"It took longer than {_CALL_SECONDS:g} seconds; it may still be done. Look before you try again."
+                }
+            except OSError:  # none is there, or it went away
+                is_there = self.start()
+            else:
+                self._has_answered = True
+                return told
+            if is_first and (by_words := self._at_once(message)):
+                return by_words
+            if not is_there:
+                break
+            is_first = False
             time.sleep(_LOOK_SECONDS)
         return self._here(message)
 
@@ -93,10 +110,6 @@ class WarmCaller:
         from cairn.agents import cold
 
         return cold.recalled(self._settings.index_dir, self._settings.memory.person, message["arguments"])
-
-    def _has_failed(self) -> bool:
-        """Whether the process we started has ended without being able to serve."""
-        return self._started is None or bool(self._started.poll())
 
     def _here(self, message: dict[str, Any]) -> Mapping[str, Any]:
         """The answer of a memory that is opened for this call alone."""
