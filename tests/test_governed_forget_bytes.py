@@ -19,7 +19,7 @@ from cairn.governed.wanted import Wanted
 from cairn.notes.format import with_blocks
 from cairn.types import Scope, Space
 from tests.held import holding
-from tests.waiting import calls_of
+from tests.waiting import calls_of, folded
 
 CANARY = "zebra" + "crossing77"
 START = 1780315200000
@@ -47,10 +47,8 @@ def say(memory: Memory, session: str, *texts: str, **more: object) -> None:
 def folded_in(memory: Memory) -> None:
     """Fill the vectors and the tables of LanceDB, too."""
     memory.search("vault", user_id="dana", consistency="strong")
-    parts = memory.parts
-    parts.lance.fold(parts.index)
-    parts.lance.load(wait=True)
-    from_tables = isinstance(parts.answering(Scope(Space(), "user", "dana")), LargeIndex)
+    folded(memory)
+    from_tables = isinstance(memory.parts.answering(Scope(Space(), "user", "dana")), LargeIndex)
     assert from_tables == (memory.settings.index.engine == "lancedb")
 
 

@@ -8,6 +8,7 @@ from tools import make_root
 import cairn
 from cairn.engines.large import LargeIndex
 from cairn.types import Scope, Space
+from tests.waiting import folded
 
 pytestmark = pytest.mark.xdist_group("lance")  # importing LanceDB costs seconds: once is enough
 OWNER = Scope(Space(), "user", "person0")
@@ -24,10 +25,9 @@ def test_a_made_root_is_searched_edited_rebuilt_and_forgotten_from(tmp_path, cap
         parts = memory.parts
         parts.answering._large._whole_rows = 0  # the tables are asked, however few rows there are
 
-        def folded() -> None:
+        def fold() -> None:
             memory.sync()
-            parts.lance.fold(parts.index)
-            parts.lance.load(wait=True)
+            folded(memory)
             assert isinstance(parts.answering(OWNER), LargeIndex)
             kinds = parts.lance.state()["kinds"]
             assert sum(mark["rows"] for mark in kinds.values()) == 800
@@ -38,7 +38,7 @@ def test_a_made_root_is_searched_edited_rebuilt_and_forgotten_from(tmp_path, cap
             asked = memory.search(words, user_id="person0", method="keyword", consistency="strong")
             return [text for hit in asked.episodes for text in (hit.text, *(fact.text for fact in hit.facts))]
 
-        folded()
+        fold()
         assert make_root.said(123) in found("item 123")[0]
         assert make_root.said(123) in found("item 123"), "the fact stands below its episode"
         assert not any("item 523" in text for text in found("item 523")), "that is the other owner's"
@@ -48,7 +48,7 @@ def test_a_made_root_is_searched_edited_rebuilt_and_forgotten_from(tmp_path, cap
                 note.write_text(note.read_text().replace(was, now))
         assert now in found("theremin")
         memory.rebuild()
-        folded()
+        fold()
         assert now in found("theremin")
         assert memory.memories.forget(words=["theremin"], scope="user", owner="person0").complete
         assert found("theremin") == []

@@ -23,7 +23,7 @@ from cairn.engines.database import Database
 from cairn.operations.table import operations_of
 from cairn.retrieval import indexer
 from cairn.seams import Locator
-from tests.waiting import LONG, until
+from tests.waiting import LONG, at_rest, until
 
 QUIET = {"embedding__provider": "none"}
 
@@ -188,13 +188,6 @@ with cairn.open_blocking(sys.argv[1], embedding__provider="none") as memory:
     print("ready", flush=True)
     sys.stdin.read()
 """
-
-
-def at_rest(memory):
-    """The strategies are done, and what they wrote is indexed."""
-    counts = memory.parts.engine.jobs.counts().values()
-    busy = any(one.get("pending") or one.get("running") for one in counts)
-    return not busy and not memory.parts.indexer.status().pending
 
 
 def test_a_rebuild_beside_a_stopped_process_says_so(tmp_path, monkeypatch):

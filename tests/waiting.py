@@ -9,7 +9,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from cairn.memory import Memory
 
 T = TypeVar("T")
 LONG = 240.0  # seconds; hanging, not slowness
@@ -23,6 +26,28 @@ def until(true: Callable[[], T], what: str = "it did not come true") -> T:
         time.sleep(pause)
         pause = min(pause * 1.3, 0.05)
     return found
+
+
+def at_rest(memory: Memory) -> bool:
+    """Whether the strategies are done, and what they wrote is indexed."""
+    counts = memory.parts.engine.jobs.counts().values()
+    busy = any(one.get("pending") or one.get("running") for one in counts)
+    return not busy and not memory.parts.indexer.status().pending
+
+
+def folded(memory: Memory) -> None:
+    """Have the tables of LanceDB hold every row. Strategies that are not done would add some, and only one may fold at a time."""
+    from cairn.engines.lance import marks_of
+
+    parts = memory.parts
+
+    def all_rows() -> bool:
+        parts.lance.fold(parts.index)
+        return at_rest(memory) and not parts.index.changed_count(marks_of(parts.lance.state(), parts.index))
+
+    until(lambda: at_rest(memory), "the strategies are done")
+    until(all_rows, "the tables hold every row")
+    parts.lance.load(wait=True)
 
 
 def calls_of(action: Callable[[], object]) -> Counter[str]:

@@ -22,6 +22,7 @@ from cairn.surfaces.cli import main
 from tests.surfaces.served import serving_here, serving_tokens
 from tests.surfaces.test_memories_cli import files_with
 from tests.surfaces.test_scenario import ENV
+from tests.waiting import folded
 
 pytestmark = pytest.mark.xdist_group("memories-http")
 
@@ -283,8 +284,7 @@ def test_forgetting_reaches_open_talk_facts_history_and_lancedb(tmp_path):
         )
         memory.checkpoint("before")
         memory.search("locker", user_id="kim", consistency="strong")
-        parts = memory.parts
-        assert parts.lance.fold(parts.index) > 0
+        folded(memory)
         held = files_with(root, canary)
         for part in (
             "lancedb",
@@ -302,7 +302,8 @@ def test_forgetting_reaches_open_talk_facts_history_and_lancedb(tmp_path):
         memory.flush("s2")
         found = memory.search("boat", user_id="kim", consistency="strong")
         assert any("green boat" in hit.text for hit in found.episodes)
-        assert parts.lance.fold(parts.index) > 0
+        folded(memory)
+        assert memory.parts.folder.told()["rows"] > 0
         assert memory.search(canary, user_id="kim", method="keyword").hits == ()
     assert files_with(root, canary) == []
 
