@@ -335,25 +335,21 @@ def test_open_talk_comes_in_pieces_beside_calls_and_whole_when_it_is_asked_for(l
     monkeypatch.setattr("cairn.daemon._TALK_PUT_OFF", 10**9)
     monkeypatch.setattr("cairn.daemon._DRAIN_BESIDE_PEOPLE", 2)
     monkeypatch.setattr("cairn.daemon._REST", 10**9)
-    traffic, all_there, begun, ended, drain = Traffic(), threading.Event(), [], [], Indexer.drain
+    traffic, turn, begun, drain = Traffic(), threading.Lock(), [], Indexer.drain
 
     def counted(self, limit):
-        begun.append(limit)
-        all_there.wait(LONG)
-        done = drain(self, limit)
-        ended.append(limit)
-        return done
+        with turn:
+            begun.append(limit)
+            return drain(self, limit)
 
     monkeypatch.setattr(Indexer, "drain", counted)
-    all_there.set()
     with traffic:
-        world, _ = live(traffic=traffic)
-        until(lambda: bool(ended))  # whoever begins takes in what is there
-        all_there.clear()
-        begun.clear()
-        for number in range(7):
-            world.add(f"s{number}", said("The boat is still at sea.", who="alice"))
-        all_there.set()
+        world, _ = live(traffic=traffic, scan_seconds=3600)
+        until(lambda: bool(begun))  # whoever begins takes in what is there
+        with turn:  # a piece is taken before all of it is there, or after
+            begun.clear()
+            for number in range(7):
+                world.add(f"s{number}", said("The boat is still at sea.", who="alice"))
         until(lambda: world.index.pending_count() == 2)
         assert set(begun) == {2}
         assert world.indexer.status(ALICE).pending == 5, "what waits is told, and asked for by that"
