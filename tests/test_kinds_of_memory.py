@@ -33,6 +33,7 @@ def opened(tmp_path_factory):
     with cairn.open_blocking(tmp_path_factory.mktemp("kinds") / "root", background=False) as memory:
         for kind, one in KINDS.items():
             Served(InProcess(memory), kind).ingest(one)
+        memory.sync()  # all vectors are there: a question waits for them for some seconds only
         yield memory, MiniLM(folder, threads=2)
 
 
