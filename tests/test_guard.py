@@ -11,6 +11,7 @@ from cairn.errors import Conflict, Forbidden, Invalid, Misconfigured, NotFound, 
 from cairn.rights import parse_tokens
 from cairn.surfaces.guard import Guard, is_loopback, refusal_for
 from cairn.types import Space
+from tests.waiting import LONG
 
 SECRET, READER = "s" * 24, "r" * 24
 
@@ -66,6 +67,19 @@ def test_plain_call_passes_and_has_an_id():
     status, headers, body = call(guarded())
     assert (status, body) == (200, b"2")
     assert len(headers[b"x-request-id"]) == 32
+
+
+def test_a_call_that_the_end_of_the_server_cuts_off_is_told_so():
+    """What takes longer than a stop waits for is cancelled: its caller is told that it may still be done, and to look."""
+
+    async def cut(scope, receive, send):
+        task = asyncio.ensure_future(asyncio.sleep(LONG))
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await task
+
+    status, headers, body = call(guarded(cut))
+    assert status == 503 and len(headers[b"x-request-id"]) == 32
+    assert "may still be done" in error_of(body)["message"]
 
 
 def test_given_request_id_is_kept_when_it_is_harmless():

@@ -207,6 +207,9 @@ class _Bucket:
     at: float
 
 
+_ENDED = "The server was stopped and this call took longer than it waits; it may still be done. Look before you call again."
+
+
 @dataclass
 class Guard:
     """The ASGI layer itself. `state["grant"]` and `state["request_id"]` are left for the routes."""
@@ -293,6 +296,11 @@ class Guard:
                 log.exception("request failed", extra={"request_id": request_id, "path": scope["path"]})
             if not begun:
                 await _send_refusal(send_with_id, refusal, request_id, scope["path"])
+        except asyncio.CancelledError:
+            code = "EXTERNAL_SERVICE_UNAVAILABLE"
+            if begun:
+                raise
+            await _send_refusal(send_with_id, Refusal(503, code, _ENDED), request_id, scope["path"])
         finally:
             seconds = time.perf_counter() - started
             route = state.get("route", "unmatched")
