@@ -6,7 +6,7 @@ import pytest
 
 import cairn
 from cairn.agents import tools
-from cairn.language import asking, tongues, whole
+from cairn.language import asking, tongues
 from cairn.retrieval.fitting import asks_nothing
 from cairn.seams import SystemClock
 from cairn.surfaces.cli import main
@@ -62,7 +62,7 @@ def test_what_asks_for_something_or_nothing_is_none(text):
 def test_before_a_matter_the_frame_counts_for_nothing():
     """ "What did the team discuss about the boat?" asks for the boat."""
     read = asking.read("What did the team discuss about the new boat?")
-    assert whole.read("What did the team discuss about the new boat?").matter == {"boat"}
+    assert asking.read_whole("What did the team discuss about the new boat?").matter == {"boat"}
     assert "boat" not in read.stand_ins and {"team", "discuss"} <= read.stand_ins
 
 

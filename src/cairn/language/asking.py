@@ -2,20 +2,47 @@
 
 The words stand in `language/data/<code>.toml` under `[asking]`; a language without that table is read by its script
 and words alone.
+
+Some ask for everything: what was talked about, what happened last week, what is known of me. They name no matter that words
+could be looked up by. What they are put in stands under `[asking.whole]`: `talk` asks what was said, `then` does so beside
+a time that is named, `person` asks what is known of who asks, `latest` names the last talk alone, and `around` lists what
+may stand beside all that without naming a matter.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal
 
-from cairn.language import dates, tongues, whole, words
+from cairn.language import dates, tongues, words
 
 _QUERY_CHARS = 2000
 _LEADING_CHARS = 24
+_LONGEST_WHOLE = 240
+_ANY_DAY = datetime(2026, 1, 1, tzinfo=UTC)  # which days a time stands for is not asked here
+
+Kind = Literal["talk", "then", "person"]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """How a question asks for everything.
+
+    Attributes:
+        kind: What it asks for.
+        is_latest: It means the last talk alone.
+        people: The tokens of whom it names as those who talked; they must be known where it is asked.
+        matter: The tokens of what it is about all the same; it asks for everything where there are none.
+    """
+
+    kind: Kind
+    is_latest: bool
+    people: frozenset[str]
+    matter: frozenset[str]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -38,6 +65,9 @@ class Asking:
     names_by_capital: bool
     articles: frozenset[str]
     stand_ins: re.Pattern[str]
+    wholes: Sequence[tuple[Kind, re.Pattern[str]]]
+    latest: re.Pattern[str]
+    around: re.Pattern[str]
 
 
 @functools.cache
@@ -46,11 +76,20 @@ def of_language(code: str) -> Asking:
     tongue = tongues.known()[code]
     table = tongue.table("asking")
     first = [re.escape(word) for word in str(table.get("first_person", "")).split("/") if word]
+    whole = table.get("whole", {})
+    around = sorted(str(whole.get("around", "")).split(), key=len, reverse=True)
     found: dict[str, Any] = {
         "first_person": tongues.compiled(first, tongue),
         "fillers": frozenset(words.tokens(str(table.get("fillers", "")))),
         "names_by_capital": table.get("capitals") == "names",
         "articles": frozenset(str(table.get("articles", "")).split()),
+        "wholes": [
+            (kind, tongues.compiled([pattern], tongue))
+            for kind in ("person", "talk", "then")
+            for pattern in whole.get(kind, ())
+        ],
+        "latest": tongues.compiled(whole.get("latest", ()), tongue),
+        "around": tongues.compiled([re.escape(word).replace("_", " ") for word in around], tongue),
     }
     for name in (field.name for field in fields(Asking) if field.name not in found):
         found[name] = tongues.compiled(table.get(name, ()), tongue)
@@ -100,7 +139,7 @@ class Asked:
     stand_ins: frozenset[str]
     named: frozenset[str]
     may_name_in_small: bool
-    whole: whole.Whole | None
+    whole: Whole | None
     times: dates.Times
 
 
@@ -148,7 +187,7 @@ def read(query: str) -> Asked:
     if asking.stand_ins.search(said):
         stand_ins = frozenset(words.tokens(said)) - frozenset(words.tokens(asking.stand_ins.sub(" ", said)))
     times = dates.times_in(said)
-    asks_whole = whole.read(said, times)
+    asks_whole = read_whole(said, times)
     if asks_whole is not None and (asks_whole.matter or asks_whole.people):
         stand_ins |= frozenset(words.tokens(said)) - asks_whole.matter - asks_whole.people
     if asking.names_by_capital:
@@ -175,6 +214,47 @@ def read(query: str) -> Asked:
         whole=None if asks_whole is None or asks_whole.matter else asks_whole,
         times=times,
     )
+
+
+def read_whole(query: str, times: dates.Times | None = None) -> Whole | None:
+    """How `query` asks what was talked about or is known, by the words of its language; None where it does not.
+
+    `times` are those it names, where they are known already.
+
+    >>> read_whole("What did we talk about last week?") == Whole("talk", False, frozenset(), frozenset())
+    True
+    >>> read_whole("What did Ann and I discuss about the boat?").matter, read_whole("What did Ann cook?")
+    (frozenset({'boat'}), None)
+    >>> read_whole("Could you summarise our last meeting, please?").is_latest, read_whole("Summarise the French revolution")
+    (True, None)
+    >>> [read_whole(said).kind for said in ("What happened in May?", "What do you know about me?")]
+    ['then', 'person']
+    >>> read_whole("What happened?")
+    """
+    tongue = tongues.spoken_in(query)
+    asking = of_language(tongue.code)
+    if len(query) > _LONGEST_WHOLE or not asking.wholes:
+        return None
+    said, has_time = query, False
+    times = dates.times_in(query) if times is None else times
+    for mention in reversed(times.mentions(_ANY_DAY, lean=-1)):
+        gap = " " if tongue.has_blanks else ""
+        said, has_time = f"{said[: mention.begin]}{gap}{said[mention.stop :]}", True
+    for kind, pattern in asking.wholes:
+        found = pattern.search(said) if kind != "then" or has_time else None
+        if found is None:
+            continue
+        people = " ".join(part for part in found.groupdict().values() if part)
+        rest = asking.latest.sub(" ", f"{said[: found.start()]} , {said[found.end() :]}")
+        named, matter = (_telling(text, asking) for text in (people, rest))
+        return Whole(kind, asking.latest.search(said) is not None, named, matter)
+    return None
+
+
+def _telling(text: str, asking: Asking) -> frozenset[str]:
+    """The tokens of a text that name something."""
+    empty = words.stop_words() | asking.fillers | small_words()
+    return frozenset(words.tokens(asking.around.sub(" ", text))) - empty
 
 
 def names_as_written(query: str, terms: Iterable[str], texts: Iterable[str]) -> frozenset[str]:

@@ -16,7 +16,7 @@ from cairn.index import filters
 from cairn.index.corpus import About, Pages, Row
 from cairn.index.embedding_text import spoken_names
 from cairn.language import words
-from cairn.language.whole import Whole
+from cairn.language.asking import Whole
 from cairn.retrieval.answers import SearchRequest, shortened
 from cairn.retrieval.fitting import expired, standing
 from cairn.retrieval.lists import hit_of
