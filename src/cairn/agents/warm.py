@@ -44,6 +44,7 @@ log = logging.getLogger("cairn.agents")
 IDLE_SECONDS = 20 * 60.0
 SILENT_MINUTES = 10.0  # before this process ends for want of work
 _LOOK_SECONDS = 5.0
+_PROMPT_TOKENS = 600  # the most of what is told at a prompt
 _SOON_SECONDS = 0.2
 _SILENCE_SECONDS = 60.0
 _LONGEST_LINE = 32 * 1024 * 1024
@@ -58,7 +59,6 @@ class Warm:
     Args:
         memory: The open memory.
         root: Its folder, for the spool.
-        prompt_tokens: The most tokens of what is told at a prompt.
         silent_minutes: After how long a silence a session is closed; None leaves that to the settings.
     """
 
@@ -67,14 +67,12 @@ class Warm:
         memory: Memory,
         root: Path,
         *,
-        prompt_tokens: int = 600,
         silent_minutes: float | None = SILENT_MINUTES,
     ) -> None:
         self._silent_minutes = silent_minutes
         self.memory = memory
         self.root = root
         self.last_call = time.monotonic()
-        self._prompt_tokens = prompt_tokens
         self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._drained = threading.Lock()
@@ -141,7 +139,7 @@ class Warm:
                 .decode(),  # half a character counts for nothing
                 agent_id=event.host,
                 folder=folder,
-                token_budget=self._prompt_tokens,
+                token_budget=_PROMPT_TOKENS,
                 method="hybrid" if self.memory.parts.embedder.is_at_hand() else "keyword",
                 open_talk=False,  # a request like one of before is no answer to it
             ).prompt

@@ -144,20 +144,14 @@ class ChangeQueue(ABC):
     Args:
         base: The database.
         clock: Time for the stamps and the retry pauses.
-        on_enqueue: Called with the kinds of what was queued, after each `enqueue` of this process.
     """
 
     _holds: ClassVar[str] = ""
     """What keeps others from changing some paths until a transaction ends, where that does not keep all out."""
 
-    def __init__(
-        self,
-        base: Base,
-        clock: Clock | None = None,
-        on_enqueue: Callable[[Collection[str]], None] | None = None,
-    ) -> None:
+    def __init__(self, base: Base, clock: Clock | None = None) -> None:
         self._base, self._clock = base, clock or SystemClock()
-        self.on_enqueue = on_enqueue
+        self.on_enqueue: Callable[[Collection[str]], None] | None = None
         self.sole = False
         self._lock = threading.Lock()
         self._lsn = 0

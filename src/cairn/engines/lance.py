@@ -41,6 +41,7 @@ _log = logging.getLogger(__name__)
 
 # So many new rows at once are worth a process that folds them in.
 MANY_ROWS = 1000
+_IDLE_SECONDS = 15.0
 _STATE = "state.json"
 _BATCH = 20_000
 # From here on comparing with every vector costs more than an index over them; it is trained anew as a table grows.
@@ -603,7 +604,7 @@ class LanceTables:
 class Folder:
     """Starts a process that folds new rows in when one is due; the daemon calls it now and then.
 
-    Due are `many` rows at once, any row once nothing changed for `idle_seconds`, and old versions that can be
+    Due are `many` rows at once, any row once nothing changed for a moment, and old versions that can be
     dropped. One process at a time, and none before `apart_seconds` have passed since the last began.
     """
 
@@ -614,14 +615,12 @@ class Folder:
         *,
         enabled: bool = True,
         many: int = MANY_ROWS,
-        idle_seconds: float = 15.0,
         apart_seconds: float = 30.0,
     ) -> None:
         self._index = index
         self._tables = tables
         self._enabled = enabled
         self._many = many
-        self._idle_seconds = idle_seconds
         self._apart_seconds = apart_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._began = float("-inf")
@@ -678,7 +677,7 @@ class Folder:
         if any(mark["prune_at"] and time.time() >= mark["prune_at"] for mark in kinds):
             return True
         waiting = self._waiting()
-        return waiting >= self._many or (waiting > 0 and now - self._moved_at >= self._idle_seconds)
+        return waiting >= self._many or (waiting > 0 and now - self._moved_at >= _IDLE_SECONDS)
 
     def _waiting(self) -> int:
         state = self._tables.state()

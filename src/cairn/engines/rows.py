@@ -70,6 +70,7 @@ _WHOLE = (
     "vector", "path", "source",
 )  # fmt: skip
 _BLOCK_ROWS = 8192
+_WARM_BYTES = 256 * 1024 * 1024  # of the arrays of all scopes together
 _UNUSED_KEPT = 1000
 _OPEN_TALK = "cell_id IS NULL AND session_id IS NOT NULL AND kind IN ('message', 'passage')"
 _AT_ONCE = 2048
@@ -83,19 +84,16 @@ class SqliteIndex:
     Args:
         directory: The index directory; the files are below `sqlite/`.
         memory_rows: Scopes with more rows keep their vectors on disk.
-        memory_bytes: How much the warm arrays of all scopes may take together.
     """
 
-    def __init__(
-        self, directory: Path, *, memory_rows: int = 120_000, memory_bytes: int = 256 * 1024 * 1024
-    ) -> None:
+    def __init__(self, directory: Path, *, memory_rows: int = 120_000) -> None:
         folder = directory / "sqlite"
         self._vectors = Database(folder / "vectors.db", VECTORS, version=VECTORS_VERSION)
         self._db = Database(folder / "index.db", SCHEMA, version=SCHEMA_VERSION, attach={"v": self._vectors})
         self._model = ""
-        self._words = WarmScopes(self._db, WarmWords, memory_bytes=memory_bytes // 4)
+        self._words = WarmScopes(self._db, WarmWords, memory_bytes=_WARM_BYTES // 4)
         self._warm = WarmScopes(
-            self._db, partial(WarmRows, memory_rows=memory_rows), memory_bytes=memory_bytes
+            self._db, partial(WarmRows, memory_rows=memory_rows), memory_bytes=_WARM_BYTES
         )
 
     @property

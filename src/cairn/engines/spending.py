@@ -20,11 +20,10 @@ class Spending:
     Lines of other processes count too; they are read when the ledger has grown.
     """
 
-    def __init__(self, journals: Journals, clock: Clock, daily_cap: int, at: Locator = LEDGER) -> None:
+    def __init__(self, journals: Journals, clock: Clock, daily_cap: int) -> None:
         self._journals = journals
         self._clock = clock
         self._cap = daily_cap
-        self._at = at
         self._offset = 0
         self._days: dict[str, int] = {}
         self._guard = threading.Lock()
@@ -47,15 +46,15 @@ class Spending:
         line = {"at": self._clock.now().isoformat(timespec="seconds"), "purpose": purpose, "model": model}
         figures = {"prompt_tokens": prompt, "completion_tokens": completion, "outcome": outcome}
         self._journals.append(
-            self._at, [json.dumps({**line, **figures, **({"estimated": True} if estimated else {})})]
+            LEDGER, [json.dumps({**line, **figures, **({"estimated": True} if estimated else {})})]
         )
 
     def today(self) -> int:
         """Tokens spent since 00:00 UTC."""
         today = self._clock.now().date().isoformat()
         with self._guard:
-            if self._journals.size(self._at) != self._offset:
-                tail = self._journals.read(self._at, self._offset)
+            if self._journals.size(LEDGER) != self._offset:
+                tail = self._journals.read(LEDGER, self._offset)
                 self._offset = tail.end
                 for entry in objects_in(tail.lines):
                     self._count(entry)

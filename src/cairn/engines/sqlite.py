@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -99,18 +99,11 @@ class SqliteState(ChangeQueue):
     Args:
         directory: The index directory; the file is `sqlite/system.db` below it.
         clock: Time for the stamps and the retry pauses.
-        on_enqueue: Called with the kinds of what was queued, after each `enqueue` of this process.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        clock: Clock | None = None,
-        on_enqueue: Callable[[Collection[str]], None] | None = None,
-    ) -> None:
+    def __init__(self, directory: Path, *, clock: Clock | None = None) -> None:
         self._db = Database(directory / "sqlite" / "system.db", _SCHEMA, version=3)
-        super().__init__(SqliteBase(self._db, _NAMES), clock, on_enqueue)
+        super().__init__(SqliteBase(self._db, _NAMES), clock)
         self._glances: dict[tuple[str, ...], tuple[Unchanged, Glance]] = {}
 
     def close(self) -> None:

@@ -37,9 +37,7 @@ ARRAYS: Mapping[str, str] = {
     "profile": "profiles",
     "agent_case": "agent_cases",
     "agent_skill": "agent_skills",
-    "foresight": "foresights",
-    "atomic_fact": "atomic_facts",
-    "agent_document": "agent_documents",
+    **FURTHER,
 }
 # Which kinds of rows one of these types stands for, where that is more than its own.
 ROWS_OF: Mapping[str, tuple[str, ...]] = {"agent_document": AGENT_DOCUMENTS}

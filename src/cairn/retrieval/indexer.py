@@ -596,9 +596,9 @@ class Indexer(DerivedMaintenance):
         tokens = {key: found.vectors for key, found in zip(texts, pieces, strict=False)}
         return dict(zip(texts, vectors, strict=True)), tokens
 
-    def waiting_for_vectors(self, scope: Scope | None = None) -> int:
-        """How many rows wait for their vector, in all or in one scope; 0 where there is no model to give them any."""
-        return self._index.pending_count(scope) if self._embedder() is not None else 0
+    def waiting_for_vectors(self) -> int:
+        """How many rows wait for their vector; 0 where there is no model to give them any."""
+        return self._index.pending_count() if self._embedder() is not None else 0
 
     # ---- how far we are -----------------------------------------------------------------------------------------
 

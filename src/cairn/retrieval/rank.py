@@ -610,7 +610,10 @@ def spread(ranked: Sequence[int], scores: np.ndarray, talk: TalkOrder, count: in
     return chosen
 
 
-def diverse(scores: np.ndarray, vectors: np.ndarray, count: int, *, weight: float = 0.7) -> list[int]:
+_OWN_SCORE = 0.7  # what a row's own score counts, beside how little it repeats others
+
+
+def diverse(scores: np.ndarray, vectors: np.ndarray, count: int) -> list[int]:
     """Positions of `count` rows that score well and do not repeat each other (maximal marginal relevance)."""
     import numpy as np
 
@@ -618,7 +621,7 @@ def diverse(scores: np.ndarray, vectors: np.ndarray, count: int, *, weight: floa
     repeated = np.full(len(scores), 0.0, np.float32)
     open_ = np.ones(len(scores), bool)
     while len(chosen) < min(count, len(scores)):
-        worth = np.where(open_, weight * scores - (1 - weight) * repeated, -np.inf)
+        worth = np.where(open_, _OWN_SCORE * scores - (1 - _OWN_SCORE) * repeated, -np.inf)
         best = int(np.argmax(worth))
         chosen.append(best)
         open_[best] = False

@@ -385,12 +385,13 @@ class Recent:
     """A bounded memory of files that are likely to grow.
 
     Args:
-        min_chars: Smaller files are not worth remembering.
         max_entry: Longer entries have no row.
     """
 
-    def __init__(self, *, min_chars: int = 16_384, max_entry: int = MAX_ENTRY_BYTES) -> None:
-        self.min_chars = min_chars
+    min_chars = 16_384
+    """Smaller files are not worth remembering."""
+
+    def __init__(self, *, max_entry: int = MAX_ENTRY_BYTES) -> None:
         self._max_entry = max_entry
         self._kept: OrderedDict[str, _NoteMemory | _SessionMemory] = OrderedDict()
         self._size = 0

@@ -40,7 +40,7 @@ from cairn.index.corpus import (
 )
 from cairn.index.embedding_text import about_whom, names_any, question_text, spoken_names
 from cairn.language import asking, dates, spans, tongues, words
-from cairn.retrieval.answers import FURTHER, SearchRequest, SearchResult, checked, within_budget
+from cairn.retrieval.answers import ARRAYS, SearchRequest, SearchResult, checked, within_budget
 from cairn.retrieval.fitting import asks_nothing, by_name_alone, doubt_of, ease_of, rarity
 from cairn.retrieval.lists import ScopeQuestion
 from cairn.retrieval.rank import Legs, Question
@@ -73,14 +73,7 @@ _GRASPED, _UNSURE, _SURE = 0.02, 0.45, 0.65
 _ANOTHER_LANGUAGE = 0.5
 # So many who speak are told by their names; among more, a name is a word like others.
 _MOST_PEOPLE = 32
-_ARRAYS = {
-    "episode": "episodes",
-    "agent_case": "agent_cases",
-    "agent_skill": "agent_skills",
-    "memory": "memories",
-    KNOWLEDGE: "knowledge",
-    **FURTHER,
-}
+_ARRAYS = {**ARRAYS, "memory": "memories", KNOWLEDGE: "knowledge"}
 
 
 class Searcher:

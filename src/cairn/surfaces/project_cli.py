@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import cairn
 from cairn.errors import CairnError, Unavailable
 from cairn.operations.repositories import Repositories
 from cairn.surfaces.command import Command, CommandCall, Prints, opened
@@ -32,13 +33,7 @@ if TYPE_CHECKING:
     from cairn.types import Message, Space
 
 
-def open_project(
-    folder: Path, *, writer: Writer | None = None, capture: Capture | None = None
-) -> ProjectMemory:
-    """The memory of the work tree that `folder` belongs to, on the local file system."""
-    from cairn import projects
-
-    return projects.open_project(folder, writer=writer, capture=capture)
+_START_SECONDS = 10.0
 
 
 class _Here(Repositories):
@@ -49,7 +44,7 @@ class _Here(Repositories):
         self._writer = writer
 
     def _project(self, path: str) -> ProjectMemory:
-        return open_project(Path(path), writer=self._writer)
+        return cairn.open_project(Path(path), writer=self._writer)
 
 
 def here(call: CommandCall, writer: Writer | None = None) -> int:
@@ -76,7 +71,7 @@ def _writer(root: str | None, stack: ExitStack) -> Writer | None:
 
 
 def _project(call: CommandCall) -> ProjectMemory:
-    return open_project(Path(call.args.path))
+    return cairn.open_project(Path(call.args.path))
 
 
 def _tree(parser: argparse.ArgumentParser) -> None:
@@ -129,7 +124,7 @@ def _fold_arguments(parser: argparse.ArgumentParser) -> None:
 def consolidate(call: CommandCall) -> int:
     args, output = call.args, call.output
     with ExitStack() as stack:
-        project = open_project(Path(args.path), writer=_writer(args.root, stack))
+        project = cairn.open_project(Path(args.path), writer=_writer(args.root, stack))
         done = _folded(call, project)
     return call.command.say(call.command.operation.told(_Here(), done, call.fields), output)
 
@@ -216,7 +211,7 @@ def take_in(call: CommandCall) -> int:
 
     with ExitStack() as stack:
         if args.capture:
-            project = open_project(Path(args.path), capture=_remembering(args, project.space, stack))
+            project = cairn.open_project(Path(args.path), capture=_remembering(args, project.space, stack))
         reports = project.import_(args.ids, capture=args.capture, progress=progress if show else None)
     return call.command.say(call.command.operation.told(_Here(), reports, call.fields), call.output)
 
@@ -306,8 +301,8 @@ def automate_stop(call: CommandCall) -> int:
     return 1 if value["running"] else 0
 
 
-def _wait_for(project: ProjectMemory, *, running: bool, seconds: float = 10.0) -> dict[str, Any]:
-    until = time.monotonic() + seconds
+def _wait_for(project: ProjectMemory, *, running: bool) -> dict[str, Any]:
+    until = time.monotonic() + _START_SECONDS
     while True:
         value = _runner_status(project)
         settled = value["running"] == running and (not running or value["pid"])
@@ -384,7 +379,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(name, lambda *_: stop.set())
     try:
         with ExitStack() as stack:
-            Runner(open_project(Path(arguments[0]), writer=_writer(None, stack))).run(stop)
+            Runner(cairn.open_project(Path(arguments[0]), writer=_writer(None, stack))).run(stop)
     except CairnError:
         return 1
     return 0
