@@ -351,14 +351,7 @@ class Engine:
             for o in outcomes
         )
         self.jobs.finish(ended, now=self._now())
-        follow = [
-            ask
-            for outcome in outcomes
-            for event in outcome.events
-            for strategy in self._strategies.values()
-            for ask in strategy.asks(event)
-        ]
-        self._enqueue(follow)
+        self.handle(*(event for outcome in outcomes for event in outcome.events))
 
     def _failed(self, job: Job, error: Exception) -> int:
         now = self._now()

@@ -31,18 +31,11 @@ def search(call: CommandCall) -> int:
     output = call.output
     with call.opened() as memory:
         data = call.ask(memory)
-    output.value(data)
     if call.args.as_prompt:
+        output.value(data)
         output.line(data["prompt"])
         return 0 if data["prompt"] else 1
-    for item in data["memories"]:
-        output.line(
-            f"{item['score']:.2f}  [{item.get('category', 'memory')}] {item['content']}", style="bold"
-        )
-        output.line(f"      {item['id']}  {item['path']}")
-    if not data["memories"]:
-        output.line("Nothing fits.")
-    return 0 if data["memories"] else 1
+    return call.command.say(data, output)
 
 
 def say_row(row: Any, output: Output) -> None:
