@@ -58,17 +58,18 @@ class _Lost(Exception):
 
 
 class Forwarding:
-    """The ASGI layer between the guard and the routes.
+    """The ASGI layer between the guard and the routes of a server that is one of several.
 
     Args:
         app: Answers here.
         paths: The paths of `FORWARDED`, by every version's full path.
         person: Who is meant where a call names nobody.
+        homes: Which server is whose home.
     """
 
-    def __init__(self, app: App, paths: Mapping[str, str], person: str) -> None:
+    def __init__(self, app: App, paths: Mapping[str, str], person: str, homes: Homes) -> None:
         self._app, self._paths, self._person = app, paths, person
-        self.homes: Homes | None = None
+        self._homes: Homes | None = homes
         self._idle: dict[str, list[tuple[float, _Wire]]] = {}
         self._avoided: dict[str, float] = {}
         self._owners: OrderedDict[tuple[str, str], str] = OrderedDict()
@@ -76,7 +77,7 @@ class Forwarding:
         self._look: asyncio.TimerHandle | None = None
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        homes = self.homes
+        homes = self._homes
         path = (
             self._paths.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
         )
@@ -199,7 +200,7 @@ class Forwarding:
         """Give up waiting for those that are gone."""
         self._look = None
         for wire, server in list(self._asking.items()):
-            if self.homes is None or not self.homes.is_up(server):
+            if self._homes is None or not self._homes.is_up(server):
                 wire.lose("it is gone")
         if self._asking:
             self._look = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look_around)
@@ -216,7 +217,7 @@ class Forwarding:
 
     def close(self) -> None:
         """Let go of all connections."""
-        self.homes = None
+        self._homes = None
         if self._look is not None:
             self._look.cancel()
         for idle in self._idle.values():

@@ -32,7 +32,6 @@ from cairn.memory import Memory
 from cairn.operations.table import Asked, Operation
 from cairn.surfaces import stream
 from cairn.surfaces.connections import Connections, share_of_handles
-from cairn.surfaces.forwarding import FORWARDED, Forwarding
 from cairn.surfaces.guard import (
     App,
     ASGIScope,
@@ -299,9 +298,8 @@ def build_app(
     inner.router.redirect_slashes = False
     place, server = memory.settings.server_dir, memory.settings.server
     direct = _Direct(inner, {at: one for at, one in routes.operations.items() if "{" not in at[1]})
-    paths = {prefix + path: path for prefix in VERSIONS for path in FORWARDED}
     return Guard(
-        Forwarding(direct, paths, memory.settings.memory.person),
+        direct,
         server,
         observe=metrics.observe,
         tokens=tokens_of(memory.settings),
@@ -465,8 +463,12 @@ def serve(
             if ready is not None:
                 ready(address)
         joined = await asyncio.to_thread(_join_servers, memory.memory, lambda: not server.is_ending())
-        forwarding = cast("Forwarding", app.app)
-        forwarding.homes = joined
+        forwarding: Forwarding | None = None
+        if joined is not None:
+            from cairn.surfaces.forwarding import FORWARDED, Forwarding
+
+            paths = {prefix + path: path for prefix in VERSIONS for path in FORWARDED}
+            app.app = forwarding = Forwarding(app.app, paths, settings.memory.person, joined)
         await asyncio.sleep(_QUIET_SECONDS)
         await _quiet(memory)
         # Not what searching needs: a server of which nothing was asked yet does without (15 MB of numpy).
@@ -475,8 +477,8 @@ def serve(
         try:
             await task
         finally:
-            forwarding.close()
-            if joined is not None:
+            if joined is not None and forwarding is not None:
+                forwarding.close()
                 await asyncio.to_thread(joined.stop)
             if app.visitors is not None:
                 app.visitors.leave()
