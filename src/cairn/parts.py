@@ -504,7 +504,7 @@ class Parts:
     def token_file(self) -> TokenFile:
         """The tokens of the HTTP server; those of all servers, where there are several."""
         if (database := self.database()) is not None:
-            from cairn.engines.shared_tokens import SharedTokens
+            from cairn.engines.tokens import SharedTokens
 
             return SharedTokens(self.settings.server_dir, database)
         from cairn.engines.tokens import TokenFile

@@ -106,7 +106,7 @@ class Answering:
         if self._engine == "memory":
             return self._memory
         try:
-            count = self._large.count(scope)
+            count = self._large.about(scope).rows
         except Unavailable:
             return self._memory  # which cannot be asked either: the answer then comes from the notes
         if (self._engine == "auto" and count <= self._memory_rows) or not self._large.is_ready(scope):
@@ -142,10 +142,6 @@ class LargeIndex:
         self._known: dict[Scope, tuple[str, _Scope, About, Unchanged]] = {}
 
     # ---- what there is --------------------------------------------------------------------------------------------
-
-    def count(self, scope: Scope) -> int:
-        """How many rows the scope has."""
-        return self.about(scope).rows
 
     def is_ready(self, scope: Scope) -> bool:
         """Whether the tables hold this scope but for a few fresh rows."""

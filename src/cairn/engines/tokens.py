@@ -30,6 +30,7 @@ from cairn.seams import Clock, Locator, Locks
 
 if TYPE_CHECKING:
     from cairn.config import Settings
+    from cairn.engines.postgres import Postgres
 
 log = logging.getLogger("cairn.tokens")
 
@@ -37,6 +38,12 @@ PREFIX = "cairn_"
 _FILE = Locator("tokens.json")
 _DIGEST = 64
 _MAX_BYTES = 16 * 1024 * 1024
+_ALL = "SELECT data FROM cairn_tokens WHERE root = %(root)s"
+_BRING = """
+INSERT INTO cairn_tokens SELECT %(root)s, name, data FROM unnest(%(names)s::text[], %(data)s::text[]) AS one(name, data)
+ON CONFLICT (root, name) DO
+"""
+_KEEP, _REPLACE = "NOTHING RETURNING true", "UPDATE SET data = excluded.data RETURNING true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +201,41 @@ class TokenFile:
 _GONE: tuple[int, ...] = ()
 
 
+class SharedTokens(TokenFile):
+    """The tokens of a root as rows in `database`, copied into each machine's file in `folder`.
+
+    A server goes on looking at its own file, so a call costs no question to the database, and while that is away the tokens
+    of before hold. A token that is in the file alone, since it was made before there were several machines or the database
+    was lost since, is brought to the others.
+    """
+
+    def __init__(self, folder: Path, database: Postgres) -> None:
+        self._database = database
+        self._file = TokenFile(folder)
+        self.follow()
+        super().__init__(folder)
+
+    def follow(self) -> None:
+        """Bring this machine's file up to what all servers have."""
+        here = self._file.read()
+        self._bring(here, _KEEP)
+        if (found := self.read()) != here:
+            self._file.keep(found)
+
+    def read(self) -> list[Token]:
+        found = [token_of(from_json(data)) for [data] in self._database.ask(_ALL)]
+        return sorted(found, key=lambda one: (one.made, one.name))
+
+    def keep(self, tokens: Sequence[Token]) -> None:
+        self._bring(tokens, _REPLACE)
+        self._file.keep(tokens)
+
+    def _bring(self, tokens: Sequence[Token], what: str) -> None:
+        if tokens:
+            data = [json.dumps(token_row(one)) for one in tokens]
+            self._database.ask(_BRING + what, names=[one.name for one in tokens], data=data)
+
+
 def tokens_of(settings: Settings) -> TokenFile:
     """What a server that is about to start goes by: its file, brought up to what other servers of its root have.
 
@@ -203,7 +245,6 @@ def tokens_of(settings: Settings) -> TokenFile:
     place = settings.storage
     if place.backend == "s3" and place.database:
         from cairn.engines.postgres import Postgres
-        from cairn.engines.shared_tokens import SharedTokens
 
         database = Postgres(place.database, place.url, connections=1)
         try:

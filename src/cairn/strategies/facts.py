@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -274,6 +274,15 @@ class _Matter:
         return any(replaces(one, other.trait) for one in self.means)
 
 
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """What one note said when it was read: its size and time then, its facts by their keys, and what they set or end."""
+
+    stamp: tuple[int, float]
+    keys: frozenset[str]
+    matters: tuple[_Matter, ...]
+
+
 class KnownFacts:
     """What is known of one owner already, so that nothing is stated twice.
 
@@ -283,11 +292,9 @@ class KnownFacts:
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        self._read: dict[str, tuple[int, float]] = {}
-        self._texts: dict[str, set[str]] = {}
+        self._notes: dict[str, _Noted] = {}
         self._particulars: dict[str, tuple[str, ...]] = {}
         self._near: NearSets[str] = NearSets()
-        self._matters: dict[str, list[_Matter]] = {}
 
     @classmethod
     def of(cls, scope: Scope, kit: Kit) -> KnownFacts:
@@ -309,38 +316,29 @@ class KnownFacts:
     def _catch_up(self, kit: Kit) -> None:
         storage = kit.notebook.storage
         folder = KINDS["atomic_fact"].locator(self._scope, "2000-01-01").parent
-        found: dict[str, tuple[int, float]] = {}
-        changed: list[Locator] = []
+        notes: dict[str, _Noted] = {}
         for locator in storage.list(folder):
             try:
                 info = storage.info(locator)
+                noted = self._notes.get(locator.key)
+                if noted is None or noted.stamp != (info.size, info.mtime):
+                    noted = self._noted((info.size, info.mtime), locator, kit.notebook.read(locator).entries)
             except NotFound:
                 continue
-            found[locator.key] = (info.size, info.mtime)
-            if self._read.get(locator.key) != found[locator.key]:
-                changed.append(locator)
-        gone = {key: self._texts.pop(key) for key in set(self._read) - set(found) if key in self._texts}
-        for key in set(self._read) - set(found):
-            self._matters.pop(key, None)
-        for locator in changed:
-            try:
-                note = kit.notebook.read(locator)
-            except NotFound:
-                continue
-            self._matters[locator.key] = [m for entry in note.entries if (m := _Matter.of(locator, entry))]
-            texts = [text for entry in note.entries if (text := entry.sections.get("Fact", ""))]
-            held = self._texts.get(locator.key, set())
-            self._texts[locator.key] = {_key(text) for text in texts}
-            gone[locator.key] = held - self._texts[locator.key]
-            for text in texts:
-                self._put(text)
-        self._drop(set().union(*gone.values()))
-        self._read = found
+            notes[locator.key] = noted
+        before, self._notes = self._notes, notes
+        gone = (one.keys for key, one in before.items() if notes.get(key) is not one)
+        self._drop(frozenset().union(*gone))
+
+    def _noted(self, stamp: tuple[int, float], locator: Locator, entries: Sequence[Entry]) -> _Noted:
+        texts = [text for entry in entries if (text := entry.sections.get("Fact", ""))]
+        matters = tuple(m for entry in entries if (m := _Matter.of(locator, entry)))
+        return _Noted(stamp, frozenset(map(self._put, texts)), matters)
 
     def ended_by(self, fresh: AbstractSet[str]) -> list[tuple[_Matter, _Matter]]:
         """The facts that stand and are over since `fresh` came, each with the one that ended it."""
         found: list[tuple[_Matter, _Matter]] = []
-        standing = [one for mine in self._matters.values() for one in mine if not one.ended_by]
+        standing = [one for note in self._notes.values() for one in note.matters if not one.ended_by]
         oldest_first = sorted(standing, key=lambda one: (one.at, one.entry_id))
         changes = [one for one in oldest_first if any(t.slot or t.how == "end" for t in one.means)]
         news = [one for one in changes if one.entry_id in fresh]
@@ -354,20 +352,21 @@ class KnownFacts:
     def marked_by(self, gone: AbstractSet[str]) -> dict[Locator, list[str]]:
         """The facts that carry the mark of one of `gone`, by note."""
         found: dict[Locator, list[str]] = {}
-        for one in (one for mine in self._matters.values() for one in mine if one.ended_by in gone):
+        for one in (one for note in self._notes.values() for one in note.matters if one.ended_by in gone):
             found.setdefault(one.locator, []).append(one.entry_id)
         return found
 
     def leave_out(self, locator: Locator, texts: Iterable[str]) -> None:
         """Facts at `locator` that are about to be removed no longer make another one known."""
-        mine = self._texts.get(locator.key, set()) & {_key(text) for text in texts}
-        self._texts[locator.key] = self._texts.get(locator.key, set()) - mine
-        self._drop(mine)
+        if (noted := self._notes.get(locator.key)) is not None:
+            mine = noted.keys.intersection(map(_key, texts))
+            self._notes[locator.key] = replace(noted, keys=noted.keys - mine)
+            self._drop(mine)
 
     def _drop(self, keys: Iterable[str]) -> None:
         """Forget those of `keys` that no note holds any more."""
         for key in keys:
-            if not any(key in texts for texts in self._texts.values()):
+            if not any(key in noted.keys for noted in self._notes.values()):
                 self._particulars.pop(key, None)
                 self._near.drop(key)
 
@@ -380,11 +379,13 @@ class KnownFacts:
         self._put(text)
         return True
 
-    def _put(self, text: str) -> None:
+    def _put(self, text: str) -> str:
+        """Know `text`; its key."""
         key = _key(text)
         if key not in self._particulars:
             self._particulars[key] = particulars(text)
             self._near.put(key, words.word_set(text))
+        return key
 
 
 def _key(text: str) -> str:
