@@ -116,6 +116,15 @@ def test_late_interaction_finds_the_word_in_its_place():
     assert scores.tolist() == pytest.approx([0.75, 1.0, 0.0, 0.0, 0.0])
 
 
+def test_late_interaction_is_exact_however_much_is_matched():
+    """Rows are matched some at a time, whole numbers all along: the answer is that of one product over all of them."""
+    numbers = np.random.default_rng(7)
+    asked = TokenVectors(numbers.integers(-127, 128, (40, 64), np.int8), np.ones(40, np.float32))
+    rows = [numbers.integers(-127, 128, (count, 64), np.int8) for count in (1, 700, 90, 3, 512)]
+    whole = [(row.astype(np.int64) @ asked.vectors.astype(np.int64).T).max(axis=0) for row in rows]
+    assert (late_matches(asked, rows) == np.array(whole, np.float32) / np.float32(127 * 127)).all()
+
+
 class Spelling(HashingEmbedder):
     """Vectors of words and, as word pieces, of single letters' counts: the protocol of the local model."""
 

@@ -70,9 +70,9 @@ LATE_SHARES: Mapping[str, float] = {
     "time": 0.7,
 }
 _LATE_USUAL, _LATE_SPREAD = 0.35, 0.08
-# A larger product is shared out among the library's threads, which spin while they wait for each other: eight times
-# the processor time for the same numbers.
-_AT_ONCE = 512
+# A product of more factors is shared out among the library's threads, which spin while they wait for each other: twenty
+# times the processor time for the same numbers.
+_FACTORS = 1 << 18
 # A turn is read with the two before it: what those said counts nearly as if it were said again. "Super good! It was so
 # creamy" answers "How was it?", and what "it" is was said before that.
 _TURNS_BEFORE, _SAID_BEFORE = 2, 0.9
@@ -329,13 +329,14 @@ def late_matches(question: TokenVectors, rows: Sequence[np.ndarray | None]) -> n
     if not have or not len(question.vectors):
         return out
     said = [rows[n] for n in have]
-    flat = np.concatenate(said).astype(np.float32)  # type: ignore[arg-type]  # only rows that are there
+    flat: np.ndarray = np.concatenate(said)  # type: ignore[arg-type]  # only rows that are there
     starts = np.cumsum([0, *(len(row) for row in said[:-1])])  # type: ignore[arg-type]
     asked = question.vectors.astype(np.float32).T
     near = np.empty((len(flat), asked.shape[1]), np.float32)
+    step = max(1, _FACTORS // asked.size)
     with np.errstate(invalid="ignore"):  # whole numbers make no NaN; the library may flag lanes that it pads
-        for at in range(0, len(flat), _AT_ONCE):
-            np.matmul(flat[at : at + _AT_ONCE], asked, out=near[at : at + _AT_ONCE])
+        for at in range(0, len(flat), step):
+            np.matmul(flat[at : at + step].astype(np.float32), asked, out=near[at : at + step])
     out[have] = np.maximum.reduceat(near, starts, axis=0) / (127.0 * 127.0)
     return out
 
