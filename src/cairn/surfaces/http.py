@@ -382,6 +382,15 @@ def _import_what_calls_need() -> None:
     _read_languages()
 
 
+def _settle_down() -> None:
+    """What the start left behind goes; what it made stays, and collections need not walk it again."""
+    from cairn.engines import allocator
+
+    gc.collect()
+    allocator.trim()
+    gc.freeze()
+
+
 def _address(host: str, port: int) -> str:
     """Where a browser of this machine finds what listens on `host`.
 
@@ -473,7 +482,7 @@ def serve(
         await _quiet(memory)
         # Not what searching needs: a server of which nothing was asked yet does without (15 MB of numpy).
         await asyncio.to_thread(_read_languages)
-        gc.freeze()  # what the start made stays: collections need not walk it again
+        await asyncio.to_thread(_settle_down)
         try:
             await task
         finally:
