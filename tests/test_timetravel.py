@@ -11,7 +11,16 @@ import pytest
 from cairn.errors import Invalid, NotFound
 from cairn.notes.notebook import Draft
 from cairn.seams import Locator
-from cairn.timetravel.changes import HEAD, EntryChange, Observer, TimeTravel, taken_apart, words_of
+from cairn.timetravel.changes import (
+    HEAD,
+    EntryChange,
+    Observer,
+    Restored,
+    TimeTravel,
+    taken_apart,
+    with_blocks,
+    words_of,
+)
 from cairn.types import Scope, Space
 from tests.project_kit import SetClock
 from tests.world import SPACE, World
@@ -134,6 +143,21 @@ def test_the_head_of_a_note_goes_up_to_its_first_entry(world):
     found = taken_apart(text)
     assert set(found) == {one, HEAD}
     assert found[HEAD] + found[one] == text
+
+
+def test_an_entry_comes_back_where_it_stands_behind_one_without_a_line_end(world):
+    """The one before was the last of its file then, saved by an editor without a final line end."""
+    one, two = world.add("Tea."), world.add("Rain.")
+    text = world.storage.read(world.at)
+    blocks = taken_apart(text)
+    then = [
+        Restored(str(world.at), one, blocks[one].rstrip("\n")),
+        Restored(str(world.at), two, blocks[two].replace("Rain.", "Sun.")),
+    ]
+    made = with_blocks(text, then, "")
+    assert made is not None
+    assert "Rain." not in made
+    assert made.count(f"<!-- entry:{two} -->") == 1
 
 
 def test_reading_as_of_a_moment(world):

@@ -519,8 +519,9 @@ def with_blocks(text: str | None, items: Sequence[Restored], head: str) -> str |
     if whole is not None:
         return whole.text if whole.text is not None else ""
     out = head if text is None else text
+    blocks = taken_apart(out) if out else {}
     for item in items:
-        current = taken_apart(out).get(item.entry) if out else None
+        current = blocks.get(item.entry)
         if current is not None:
             out = out.replace(current, item.text or "", 1)
         elif item.text is not None:
