@@ -177,7 +177,7 @@ class ServerSettings:
     A token is "SECRET [r|rw] [app=a,b] [project=p] [owner=o] [share] [promote] [pin] [admin] [rate=N] [expires=DATE]
     [name=NAME]"; what is left out is not limited. A token with owners may share, promote and pin only where that is named;
     to another it is denied by a minus (`-promote`). `rate` is calls a minute. Further tokens are made by `cairn token add`.
-    The audit log of calls takes at most `audit_bytes` (0: none is kept). A connection that brings no complete request within `header_timeout_seconds` is closed; of
+    The audit log of calls takes at most `audit_bytes` (0: none is kept). A connection that brings no complete request within `header_timeout_seconds`, or takes nothing of its answer for as long, is closed; of
     more than `max_connections` the longest idle makes room. The repositories below `project_roots` may be asked about over HTTP; none may without it.
     The page at / changes nothing unless `page_writes` says so (`cairn server start --write`) or `cairn open` opened it.
     Told to end (SIGTERM), it says for `drain_seconds` that it is not ready and still takes calls, so that a balancer turns away

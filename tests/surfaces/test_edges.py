@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -341,3 +342,74 @@ def test_a_megabyte_of_password_signs_is_kept_like_any_other_text(served):
     [kept] = (log.parent / "root").rglob("sessions/long.jsonl")
     assert "password=password=" in kept.read_text()
     assert planted not in kept.read_text()
+
+
+def test_a_caller_who_takes_no_answer_keeps_no_place(tmp_path):
+    """All places held by callers who ask and never read: they are cut off in time, and others are answered."""
+    env = {**ENV, "CAIRN_SERVER__MAX_CONNECTIONS": "8", "CAIRN_SERVER__HEADER_TIMEOUT_SECONDS": "2"}
+    many = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100
+
+    def answered(server):
+        try:
+            return server.call("GET", "/health")[0] == 200
+        except OSError:
+            return False
+
+    with serving(tmp_path / "root", env=env) as server, contextlib.ExitStack() as held:
+        for _ in range(8):
+            deaf = held.enter_context(socket.socket())
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            deaf.connect(("127.0.0.1", server.port))
+            deaf.sendall(many)
+        until(lambda: answered(server), "nobody else is answered")
+        until(lambda: figure(server, "cairn_connections_late") == 8, "some kept their places")
+
+
+def listening(server, token: str = "") -> tuple[socket.socket, int]:
+    """A stream of events that has begun, or was refused, and the status it was answered with."""
+    lines = [
+        "GET /api/v1/events HTTP/1.1",
+        "Host: localhost",
+        "Accept: text/event-stream",
+        *([f"Authorization: Bearer {token}"] if token else []),
+    ]
+    connection = connect(server.port, "\r\n".join([*lines, "", ""]).encode())
+    answer = connection.recv(65536)
+    while b"\r\n\r\n" not in answer or (status_of(answer) == 200 and b"retry: " not in answer):
+        answer += connection.recv(65536)
+    return connection, status_of(answer)
+
+
+def test_streams_leave_places_for_calls(tmp_path):
+    """One caller who opens as many streams as there are connections gets half of them; calls go on."""
+    with serving(tmp_path / "root", env={**ENV, "CAIRN_SERVER__MAX_CONNECTIONS": "8"}) as server:
+        streams = [listening(server) for _ in range(7)]
+        assert [status for _, status in streams] == [200] * 4 + [429] * 3
+        assert server.call("GET", "/health")[0] == 200
+        for connection, _ in streams:
+            connection.close()
+        until(lambda: figure(server, "cairn_connections") == 1)
+        until(lambda: _ends(listening(server)) == 200, "their places are free again")
+
+
+def _ends(stream: tuple[socket.socket, int]) -> int:
+    stream[0].close()
+    return stream[1]
+
+
+def test_a_stream_ends_with_its_token(tmp_path):
+    """What is told goes to nobody whose token was revoked meanwhile."""
+    chief = "chief-0123456789abcdef"
+    rights = {"Authorization": f"Bearer {chief}"}
+    with serving(tmp_path / "root", env={**ENV, "CAIRN_SERVER__TOKENS": f"{chief} rw admin"}) as server:
+        made = server.post("tokens", {"name": "guest", "rights": "r"}, headers=rights)[1]["data"]
+        guest, _ = listening(server, made["secret"])
+        other, _ = listening(server, chief)
+        assert server.call("DELETE", "/api/v1/tokens/guest", headers=rights)[0] == 200
+        rest_of(guest)  # comes to its end
+        said = {"content": "The lighthouse keeper whistles at noon."}
+        assert server.post("memories", said, headers=rights)[0] == 200
+        heard = b""
+        while b"lighthouse" not in heard:
+            heard += other.recv(65536)
+        other.close()

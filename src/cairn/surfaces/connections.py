@@ -1,8 +1,9 @@
-"""Limits a server's connections: how many, and how long each may take to send a request.
+"""Limits a server's connections: how many, and how long each may take to send a request and to take the answer.
 
 A connection costs a handle, and a process has few. So each must bring the whole head of a request in time; there are
 only so many; and when there are, the one that has waited longest without a request makes room for the next.
-What a caller does once its request is there (a slow body, many calls at once) is the guard's to judge.
+A caller that takes nothing of its answer for as long is cut off, or it could keep its place for ever by not reading.
+What else a caller does once its request is there (a slow body, many calls at once) is the guard's to judge.
 """
 
 from __future__ import annotations
@@ -84,7 +85,10 @@ class Connections:
         """Figures for /metrics."""
         return {
             "cairn_connections": ("Connections that are open.", len(self._open)),
-            "cairn_connections_late": ("Connections closed for want of a request in time.", self.late),
+            "cairn_connections_late": (
+                "Connections closed because no request came, or no answer was taken, in time.",
+                self.late,
+            ),
             "cairn_connections_crowded": ("Connections closed because there were too many.", self.crowded),
         }
 
@@ -119,6 +123,7 @@ class Watched(asyncio.Protocol):
         self._inner = inner
         self._transport: Any = None
         self._clock: asyncio.TimerHandle | None = None
+        self._taking: asyncio.TimerHandle | None = None  # runs while the caller takes nothing of its answer
         self._entered = False
         self._has_begun = False
         self._head = 0  # bytes of a head that is not complete yet
@@ -137,7 +142,10 @@ class Watched(asyncio.Protocol):
         """Close it and count it out at once."""
         self._all.leave(self)
         self._stop_clock()
-        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()  # a caller that does not read would keep the handle of a closed connection
+        else:
+            self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -151,6 +159,7 @@ class Watched(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.leave(self)
         self._stop_clock()
+        self._stop_taking()
         if self._entered:
             self._inner.connection_lost(exc)
 
@@ -181,9 +190,21 @@ class Watched(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()
+        self._taking = asyncio.get_running_loop().call_later(self._all.seconds, self._not_taken)
 
     def resume_writing(self) -> None:
+        self._stop_taking()
         self._inner.resume_writing()
+
+    def _stop_taking(self) -> None:
+        if self._taking is not None:
+            self._taking.cancel()
+            self._taking = None
+
+    def _not_taken(self) -> None:
+        self._taking = None
+        self._all.late += 1
+        self._transport.abort()
 
     def _start_clock(self) -> None:
         self._clock = asyncio.get_running_loop().call_later(self._all.seconds, self._time_is_up)

@@ -282,6 +282,7 @@ class Guard:
             else:
                 state["visit"], state["grants"] = None, ()
                 state["grant"] = self._grant(scope["path"], headers)
+                state["still"] = lambda: self._is_let_in(scope["path"], headers)
             if state["grant"] is not None:
                 self._pace(state["grant"])
             limited = _BodyLimit(receive, headers, self.settings)
@@ -411,12 +412,24 @@ class Guard:
 
     def _let_visit(self, visitors: Visitors, state: dict[str, Any], headers: Mapping[bytes, bytes]) -> None:
         """Tell the page who the visitor is, and which tokens could sign in."""
-        kept = self.tokens.grants() if self.tokens is not None else ()
-        now = datetime.now(UTC)
-        valid = [one for one in (*self.grants, *kept) if one.expires is None or one.expires > now]
         visit = visitors.of(headers)
-        grant = visitors.grant(visit, valid, guarded=bool(self.grants or self.begun))
-        state["visit"], state["grants"], state["grant"] = visit, valid, grant
+
+        def granted() -> tuple[list[Grant], Grant | None]:
+            kept = self.tokens.grants() if self.tokens is not None else ()
+            now = datetime.now(UTC)
+            valid = [one for one in (*self.grants, *kept) if one.expires is None or one.expires > now]
+            return valid, visitors.grant(visit, valid, guarded=bool(self.grants or self.begun))
+
+        state["visit"], (state["grants"], state["grant"]) = visit, granted()
+        state["still"] = lambda: granted()[1] is not None
+
+    def _is_let_in(self, path: str, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether the same caller would be let in now, for what goes on for long."""
+        try:
+            self._grant(path, headers)
+        except Refusal:
+            return False
+        return True
 
     def _grant(self, path: str, headers: Mapping[bytes, bytes]) -> Grant:
         kept = self.tokens.grants() if self.tokens is not None else ()

@@ -67,6 +67,9 @@ _QUIET_SECONDS = 0.25
 _LONGEST_WAIT_SECONDS = 20.0
 
 
+_STREAMS = 512  # of a server that counts no connections
+
+
 class _Routes:
     """Turns the table into Starlette routes bound to one memory."""
 
@@ -80,6 +83,7 @@ class _Routes:
     ) -> None:
         self.memory = memory
         self.stopping = stopping
+        self.streams = stream.Streams(max(1, (connections.limit if connections else _STREAMS) // 2))
         self.metrics = metrics
         self.connections = connections
         self.mcp = McpEndpoint(memory)
@@ -146,7 +150,8 @@ class _Routes:
             space,
             fields["owner"],
             fields["after"] if after is None else after,
-            self.stopping,
+            lambda: self.stopping() or not request.state.still(),
+            self.streams,
         )
 
     async def health(self, request: Request) -> Response:
@@ -182,7 +187,13 @@ class _Routes:
         """The page, loaded when somebody first looks at it."""
         from cairn.web.pages import WebPages
 
-        return WebPages(self.memory, self.visitors, lambda error: refusal_for(error).status, self.stopping)
+        return WebPages(
+            self.memory,
+            self.visitors,
+            lambda error: refusal_for(error).status,
+            self.stopping,
+            self.streams.counted,
+        )
 
     async def prepare(self) -> None:
         """Load the page while nobody waits for it, a moment after the server began."""

@@ -4,8 +4,9 @@
     event: changed
     data: {"id": 1780300000001, "event": "changed", "path": "...", ...}
 
-A client that reconnects says the last number it saw (`Last-Notice-ID`, or `after`) and gets what came since. A line that
-says nothing goes out while nothing happens, so that both sides notice when the other is gone.
+A client that reconnects says the last number it saw (`Last-Event-ID`, or `after`) and gets what came since. A line that
+says nothing goes out while nothing happens, so that both sides notice when the other is gone. Half of a server's
+connections may be streams, so that calls always find a place, and a stream ends with the token it was opened by.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import StreamingResponse
 
 from cairn.canonical import as_line
+from cairn.surfaces.guard import Refusal
 from cairn.types import Space
 
 if TYPE_CHECKING:
@@ -26,6 +29,37 @@ if TYPE_CHECKING:
 MEDIA_TYPE = "text/event-stream"
 _QUIET_SECONDS = 15.0
 _LOOK_SECONDS = 0.5
+
+
+@dataclass
+class Streams:
+    """The open streams of one server, and how many there may be."""
+
+    most: int
+    open: int = 0
+
+    def counted(self, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """`lines` as one of them.
+
+        Raises:
+            Refusal: there are too many.
+        """
+        if self.open >= self.most:
+            raise Refusal(
+                429,
+                "EXTERNAL_SERVICE_UNAVAILABLE",
+                f"{self.open} streams are open, the most this server keeps. Ask again later, or without a stream.",
+                headers={"retry-after": "10"},
+            )
+        return self._passed(lines)
+
+    async def _passed(self, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        self.open += 1
+        try:
+            async for line in lines:
+                yield line
+        finally:
+            self.open -= 1
 
 
 def is_wanted(headers: Mapping[str, str]) -> bool:
@@ -40,13 +74,17 @@ def number_of(headers: Mapping[str, str]) -> int | None:
 
 
 def respond(
-    hub: Events, space: Space, owner: str | None, after: int | None, stopping: Callable[[], bool]
+    hub: Events,
+    space: Space,
+    owner: str | None,
+    after: int | None,
+    stopping: Callable[[], bool],
+    streams: Streams,
 ) -> StreamingResponse:
-    """A response that goes on until the client leaves or the server stops."""
+    """A response that goes on until the client leaves, `stopping` says so, or it may not begin at all."""
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(
-        _lines(hub, space, owner, after, stopping), media_type=MEDIA_TYPE, headers=headers
-    )
+    lines = streams.counted(_lines(hub, space, owner, after, stopping))
+    return StreamingResponse(lines, media_type=MEDIA_TYPE, headers=headers)
 
 
 async def _lines(

@@ -65,6 +65,7 @@ class WebPages:
         visitors: Who is there.
         status_of: The HTTP status for an error.
         is_stopping: Whether the server is about to end: open streams end then, too.
+        counted: Lets a stream begin, as one of so many.
     """
 
     def __init__(
@@ -73,11 +74,13 @@ class WebPages:
         visitors: Visitors,
         status_of: Callable[[BaseException], int],
         is_stopping: Callable[[], bool],
+        counted: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]] = lambda lines: lines,
     ) -> None:
         self.memory = memory
         self.visitors = visitors
         self._status_of = status_of
         self._is_stopping = is_stopping
+        self._counted = counted
         self._loading: asyncio.Task[None] | None = None
 
     async def __call__(self, request: Request) -> Response:
@@ -97,7 +100,7 @@ class WebPages:
             if grant is None:
                 return self._page(request, "login.html", {"said": ""}, None, status=401)
             if path == "events":
-                return self._events(grant)
+                return self._events(grant, request.state.still)
             request.state.operation, request.state.about = f"page {request.method} /{path}"[:80], {}
             if request.method == "POST":
                 return await self._act(request, path.removeprefix("do/"), visit, grant)
@@ -314,7 +317,7 @@ class WebPages:
 
     # ------------------------------------------------------------ word of changes
 
-    def _events(self, grant: Grant) -> Response:
+    def _events(self, grant: Grant, still: Callable[[], bool]) -> Response:
         """A line for whatever changed of what this visitor may see. What it was a page asks for itself."""
         hub = self.memory.memory.parts.events
 
@@ -330,7 +333,7 @@ class WebPages:
             stop, quiet = hub.listen(heard), 0.0
             try:
                 yield b"retry: 2000\n\n"
-                while not self._is_stopping():
+                while still() and not self._is_stopping():
                     try:
                         await asyncio.wait_for(happened.wait(), _LOOK_SECONDS)
                     except TimeoutError:
@@ -345,7 +348,7 @@ class WebPages:
             finally:
                 stop()
 
-        return StreamingResponse(stream(), media_type="text/event-stream", headers=_uncached())
+        return StreamingResponse(self._counted(stream()), media_type="text/event-stream", headers=_uncached())
 
 
 KNOWN = frozenset({*VIEWS, "static", "do", "open", "login", "events", "raw", "export"})
