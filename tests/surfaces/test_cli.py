@@ -119,7 +119,7 @@ def test_nothing_found_is_an_answer_with_exit_code_one(cli):
     cli("init")
     code, out, _ = cli("search", "--user", "nobody", "anything")
     assert code == 1
-    assert "Nothing fits." in out
+    assert "Nothing fits." in out and "`cairn owners`" in out and "--user" in out
 
 
 @pytest.mark.parametrize("before", [True, False])

@@ -140,7 +140,10 @@ def search(call: CommandCall) -> int:
         output.line(data["whole"])
     _show_hits(data, said, output)
     if not found:
-        output.line("Nothing fits. `cairn recall` also asks what was kept by `cairn remember`.")
+        output.line(
+            "Nothing fits. `cairn recall` also asks what was kept by `cairn remember`; `cairn owners` lists whose memory is here, "
+            "and --user asks one of them."
+        )
     state = data["freshness"]
     if state["state"] != "fresh" or state["notes"]:
         remarks = "; ".join(state["notes"])
