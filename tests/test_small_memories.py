@@ -68,6 +68,7 @@ def memory(tmp_path_factory):
         for number, one in enumerate(MEMORIES):
             fill(opened, root, f"p{number}", one)
         opened.trigger("extract_atomic_facts")
+        opened.sync()  # all vectors are there: a question waits for them for some seconds only
         yield opened
 
 
@@ -106,6 +107,7 @@ def test_a_name_alone_is_no_answer(tmp_path, size):
     with cairn.open_blocking(tmp_path, background=False) as memory:
         for note in notes[:size]:
             memory.remember(note)
+        memory.sync()
 
         def score(query):
             items = memory.recall(query, min_score=0.0).items
@@ -134,6 +136,7 @@ def test_how_a_memory_writes_a_word_tells_whether_it_is_a_name(tmp_path):
     with cairn.open_blocking(tmp_path, background=False) as memory:
         for note in notes:
             memory.remember(note)
+        memory.sync()
 
         def first(query):
             items = memory.recall(query, min_score=0.5).items
