@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from cairn.index.corpus import ONLY_ASKS, QUESTION, text_flags
 from cairn.index.embedding_text import about_whom, message_text, question_text, spoken_names
 from cairn.language import asking
+from cairn.language.words import query_terms, tokens
 from cairn.retrieval.rank import (
     LateMatches,
     Legs,
+    changed_first,
     date_match,
     mean_of_best,
     message_scores,
@@ -480,6 +482,110 @@ def test_what_was_said_later_on_one_matter_comes_first(world):
     assert newer_first(by_day, scores, talk, vectors)[0] == by_day
     vectors[talk.at], scores[by_day[0]] = [1, 0], 9.0
     assert newer_first(by_day, scores, talk, vectors)[0] == by_day
+
+
+def test_what_a_person_says_has_changed_comes_before_what_they_and_others_said_of_it(world):
+    """Near enough, and not much better, what was said before stands right behind; where what was before is asked, right before."""
+    world.say("old", [("john", "The demo is on 18 June, at two."), ("bot", "Noted.")], day="2026-05-01")
+    world.say(
+        "new",
+        [("bot", "The demo is on 22 June."), ("maria", "The demo has moved to the 22nd.")],
+        day="2026-05-09",
+    )
+    corpus = world.index.corpus(ALICE)
+    talk = talk_of(corpus)
+    john, bot, confirmed, maria = range(4)
+    talk.machine[[bot, confirmed]] = True
+    vectors = np.zeros((len(corpus), 2), np.float32)
+    vectors[talk.at] = [1, 0]
+    scores = np.array([6.8, 5.0, 6.7, 4.6], np.float32)
+    ranked = [john, confirmed, bot, maria]
+    order, moved = changed_first(ranked, scores, talk, vectors, {maria}.__contains__)
+    assert order == [confirmed, bot, maria, john], "what a machine said before is no matter of its own"
+    assert moved[order].tolist() == scores[ranked].tolist()
+    assert changed_first(ranked, scores, talk, vectors, set().__contains__)[0] == ranked
+    assert changed_first(ranked, scores, talk, vectors, {confirmed}.__contains__)[0] == ranked, (
+        "machines change nothing"
+    )
+    behind = [maria, confirmed, john, bot]
+    assert changed_first(behind, scores, talk, vectors, {maria}.__contains__, older=True)[0] == [
+        john,
+        maria,
+        confirmed,
+        bot,
+    ]
+    assert changed_first(ranked, scores * 2, talk, vectors, {maria}.__contains__)[0] == ranked, (
+        "it answers much better"
+    )
+    vectors[talk.at[john]] = [0, 1]
+    assert changed_first(ranked, scores, talk, vectors, {maria}.__contains__)[0] == ranked, "another matter"
+
+
+def test_what_is_so_since_it_changed_is_told_first(world):
+    """Whoever says that it changed, and though what was said before shares more words with the question."""
+    world.say("old", [("john", "The demo for the harbour office is on 18 June, at two.")], day="2026-05-01")
+    said = "The demo for the harbour office has moved to the 22nd of June."
+    world.say("new", [("maria", said)], day="2026-05-09")
+    asked = world.ask("On what day is the demo for the harbour office, at two?", evidence=2).evidence
+    assert [one.sender_id for one in asked] == ["maria", "john"]
+    asked = world.ask("When was the demo for the harbour office at first?", evidence=2).evidence
+    assert [one.sender_id for one in asked] == ["john", "maria"]
+
+
+def test_who_asks_why_is_told_reasons_before_others_who_asked(world):
+    """A message that says why goes before one that is nearer; one that asks why itself goes behind."""
+    said = [
+        ("alice", "The nightly import was slow, find out why"),
+        ("bot", "The nightly import was slow because of route_id."),
+        ("bot", "The nightly import was slow again on Monday and on Tuesday."),
+    ]
+    world.say("night", said, roles={"bot": "assistant"})
+    why = world.ask("Why was the nightly import slow?", evidence=3, explain=True).evidence
+    counted = {one.text: one.explain["part.reason"] for one in why if one.explain}
+    assert counted == {said[0][1]: -1.0, said[1][1]: 1.0, said[2][1]: 0.0}
+    assert why[0].text == said[1][1]
+    what = world.ask("Was the nightly import slow?", evidence=3, explain=True).evidence
+    assert what[0].text == said[0][1]
+    assert not any("part.reason" in one.explain for one in what if one.explain)
+
+
+@pytest.mark.parametrize(
+    ("asks", "says", "changes"),
+    [
+        (
+            "How was the printer fixed?",
+            "It came from the driver.",
+            "We switched the printer to the old driver.",
+        ),
+        ("Warum ist es langsam?", "Es lag am Router.", "Das Treffen ist auf Montag verschoben."),
+        ("Pourquoi est-elle partie ?", "C'était à cause de la pluie.", "La réunion est reportée à lundi."),
+        ("¿Por qué se fue?", "Se fue porque llovía.", "Ya no vivo en Gijón."),
+        ("Почему он уехал?", "Он уехал из-за дождя.", "Встречу перенесли на понедельник."),
+        ("为什么迟到？", "因为下雨了。", "会议改到周一。"),
+        ("なぜ遅れたの？", "雨のためです。", "会議は月曜に変更です。"),
+    ],
+)
+def test_reasons_and_changes_are_known_in_every_language(asks, says, changes):
+    assert asking.read(asks).wants_reason
+    assert (asking.reason_given(says), asking.reason_given(asks)) == (1, -1)
+    assert asking.tells_change(changes)
+    assert not asking.tells_change(says)
+    assert not asking.read(changes).wants_reason
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("I bought a kayak.", "What did I buy?"),
+        ("She taught the children.", "Who will teach the child?"),
+        ("We swam at noon.", "Where do they swim?"),
+        ("He has chosen the blue one.", "Which one did he choose?"),
+    ],
+)
+def test_forms_that_no_ending_tells_meet(said, asked):
+    """ "Did you buy" asks for what was bought; a form that is as often another word stays by itself."""
+    assert set(tokens(said)) & set(query_terms(asked, limit=9))
+    assert tokens("left a rose") == ["left", "a", "ros"]
 
 
 def test_a_list_is_not_filled_by_one_session(tmp_path):

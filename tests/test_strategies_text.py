@@ -63,6 +63,7 @@ def stated(*lines: tuple[str, str]) -> list[str]:
         ("I'm studying Euclid's Elements Book I.", ["Caroline: I'm studying Euclid's Elements Book I."]),
         ("I use async for I/O operations in Flask.", ["Caroline: I use async for I/O operations in Flask."]),
         ("I feel so good and happy about everything today.", []),
+        ("The nightly import took 4 hours, why", []),
     ],
 )  # fmt: skip
 def test_statements_are_quoted(text: str, expected: list[str]):
@@ -261,6 +262,8 @@ def test_what_an_agent_is_about_to_do_is_no_memory():
         ("I finally moved to Lisbon.", "Home"),
         ("I have two daughters, Lina and Sara.", "Family"),
         ("I start at the aquarium on Monday, as a marine biologist.", "Work"),
+        ("Acabo de mudarme a Gijón.", "Home"),
+        ("Trabajo de enfermera en el hospital de Cabueñes.", "Work"),
     ],
 )
 def test_everyday_statements_reach_the_profile(text: str, category: str):

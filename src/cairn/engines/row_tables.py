@@ -84,7 +84,7 @@ _WORDS_KEPT = 32_768
 _GONE_KEPT = 20_000
 _GONE_KEPT_AT_MOST = 200_000
 # Bump when rows or tokens are made differently: the index is then made anew from the notes.
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 VECTORS_VERSION = 2
 
 

@@ -54,6 +54,7 @@ class Asking:
     when: re.Pattern[str]
     when_not: re.Pattern[str]
     how_many: re.Pattern[str]
+    why: re.Pattern[str]
     several: re.Pattern[str]
     former: re.Pattern[str]
     orders: re.Pattern[str]
@@ -111,6 +112,7 @@ class Asked:
         language: The code of the language it is in.
         wants_time: It asks for a time.
         wants_number: It asks for a number.
+        wants_reason: It asks why, or how something was mended.
         wants_several: It asks for a list: everything that fits, not the one thing.
         wants_former: It asks how something was before.
         wants_advice: It is about what an assistant said.
@@ -129,6 +131,7 @@ class Asked:
     language: str
     wants_time: bool
     wants_number: bool
+    wants_reason: bool
     wants_several: bool
     wants_former: bool
     wants_advice: bool
@@ -155,6 +158,8 @@ def read(query: str) -> Asked:
     (True, False)
     >>> read("What did you recommend for retries?").wants_advice
     True
+    >>> [read(said).wants_reason for said in ("Why did she go?", "How was E12 fixed?", "How is she?")]
+    [True, True, False]
     >>> read("Who was my dentist before?").wants_former, read("Who was there before Ann came?").wants_former
     (True, False)
     >>> [read(said).is_personal for said in ("How do I take my tea?", "How do I centre a div?", "Give me a hint")]
@@ -199,6 +204,7 @@ def read(query: str) -> Asked:
         and not asking.when_not.search(said)
         and (when.start() <= _LEADING_CHARS or not tongue.has_blanks),
         wants_number=asking.how_many.search(said) is not None,
+        wants_reason=asking.why.search(said) is not None,
         wants_several=asking.several.search(said) is not None,
         wants_former=asking.former.search(said) is not None,
         wants_advice=asking.advice.search(said) is not None,
@@ -291,6 +297,31 @@ def names_as_written(query: str, terms: Iterable[str], texts: Iterable[str]) -> 
     close = [n for n in range(len(said)) if articles.intersection(said[max(0, n - 2) : n])]
     first -= {token for n in close for token in words.tokens(said[n])}
     return frozenset((first | inside) - small)
+
+
+def reason_given(text: str) -> int:
+    """1 where a text says why, in any language; -1 where it asks why itself; 0 where it does neither.
+
+    >>> [reason_given(said) for said in ("The disk was full, that's why.", "The import took hours, why", "It took hours.")]
+    [1, -1, 0]
+    """
+    said = text[:_TEXT_CHARS]
+    if not said.rstrip().endswith(("?", "？")) and _tells("reasons", said):
+        return 1
+    return -1 if of_language(tongues.spoken_in(said).code).why.search(said) else 0
+
+
+def tells_change(text: str) -> bool:
+    """Whether a text says that something is otherwise than it was, in any language.
+
+    >>> tells_change("The demo is moved to the 22nd."), tells_change("The demo is on the 18th.")
+    (True, False)
+    """
+    return _tells("changes", text[:_TEXT_CHARS])
+
+
+def _tells(name: str, said: str) -> bool:
+    return tongues.every_small_pattern("words", name).search(said.lower()) is not None
 
 
 def is_remark(text: str, *, by_prompt: bool = False) -> bool:

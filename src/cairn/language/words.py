@@ -117,9 +117,10 @@ share("pieces of words", _WORDS_KEPT * 420)
 def stem(word: str) -> str:
     """A word without the endings that its language cuts, so that its forms meet; others are left alone.
 
-    >>> stem("wishes"), stem("planned"), stem("Zürich")
-    ('wish', 'plan', 'Zürich')
+    >>> stem("wishes"), stem("planned"), stem("Zürich"), stem("bought") == stem("buy")
+    ('wish', 'plan', 'Zürich', True)
     """
+    word = _forms().get(word, word)
     for kind, steps in _endings():
         if kind.fullmatch(word):
             for step in steps:
@@ -127,6 +128,14 @@ def stem(word: str) -> str:
                 word = found[0].expand(found[1]) if found else word
             break
     return word
+
+
+@functools.cache
+def _forms() -> dict[str, str]:
+    """Of each language the forms of a word that no ending tells, with the word."""
+    tables = [tongue.table("words").get("endings", {}) for tongue in tongues.known().values()]
+    groups = [group.split() for table in tables for group in table.get("forms", "").split("/")]
+    return {form: group[0] for group in groups for form in group[1:]}
 
 
 _Step = tuple[tuple[re.Pattern[str], str], ...]

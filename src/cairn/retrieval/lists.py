@@ -22,6 +22,7 @@ from cairn.index.corpus import (
     Row,
     SearchIndex,
 )
+from cairn.language import asking
 from cairn.language.sentences import PASSAGE_BYTES, passages
 from cairn.notes.format import list_items
 from cairn.retrieval import rank
@@ -139,6 +140,20 @@ class ScopeQuestion:
         return self.legs.cosine if self.method == "vector" else None
 
     def message_scores(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The ranking of the messages; where the question asks why, the best of them are read for it."""
+        import numpy as np
+
+        scores, parts = self._matched()
+        if self.question.wants_reason and self.by_cosine is None:
+            talk = rank.talk_of(self.corpus, self.zone)
+            best = rank.top(scores, rank.READ_FOR_REASONS, self.allowed[talk.at])
+            given = [asking.reason_given(text) for text in self._texts(talk.at[best])]
+            reasons = np.zeros(len(scores), np.float32)
+            reasons[best] = np.float32(rank.WEIGHTS["reason"]) * np.array(given, np.float32)
+            scores, parts = scores + reasons, {**parts, "reason": reasons}
+        return scores, parts
+
+    def _matched(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The ranking of the messages; the best of them are looked at word piece by word piece."""
         import numpy as np
 
@@ -398,6 +413,15 @@ class ScopeQuestion:
             kept.update((row.rowid, row) for row in self.index.rows(self.scope, missing))
         return {rowid: kept[rowid] for rowid in rowids if rowid in kept}
 
+    def _texts(self, at: np.ndarray) -> list[str]:
+        """What is shown of the rows at `at`: of a long one the passage that speaks best to the question."""
+        whole, part = self.corpus.rowid[at].tolist(), self.corpus.rowid[self.part[at]].tolist()
+        rows = self._rows(list(dict.fromkeys([*whole, *part])))
+        return [
+            _passage(rows[one], rows.get(other, rows[one]))[0] if one in rows else ""
+            for one, other in zip(whole, part, strict=True)
+        ]
+
     def _fits(self, at: np.ndarray) -> np.ndarray:
         """How well the rows at `at` answer, in absolute terms: words covered and nearness, 0..1."""
         near = None if self.legs.cosine is None else self.legs.cosine[at]
@@ -453,8 +477,16 @@ class ScopeQuestion:
         first = int(best[0]) if len(best) else -1
         chosen = rank.spread(best.tolist(), scores, talk, count) if lists else best[:count].tolist()
         if self.by_cosine is None and self.legs.cosine is not None and self.corpus.vectors is not None:
-            older = self.question.wants_former
-            chosen, scores = rank.newer_first(chosen, scores, talk, self.corpus.vectors, older=older)
+            older, vectors = self.question.wants_former, self.corpus.vectors
+            chosen, scores = rank.newer_first(chosen, scores, talk, vectors, older=older)
+            chosen, scores = rank.changed_first(
+                chosen,
+                scores,
+                talk,
+                vectors,
+                lambda place: asking.tells_change(self._texts(talk.at[[place]])[0]),
+                older=older,
+            )
             first = chosen[0] if chosen else first
         chosen, over = self._ended(talk, chosen)
         more = [

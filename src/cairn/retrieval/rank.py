@@ -9,7 +9,7 @@ next to it and the talk around it say. Everything is arithmetic over the arrays 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
@@ -52,6 +52,7 @@ WEIGHTS: Mapping[str, float] = {
     "time": 2.45,
     "number": 0.50,
     "date": 4.50,
+    "reason": 1.0,
 }
 # What each part counts for once the word pieces have spoken: they know better than one vector, and than length, what a
 # text is about. They know nothing of when it was said: the day asked for counts as before.
@@ -82,8 +83,12 @@ PASSAGES_MATCHED = 32
 # who says more there tells more.
 _SHORT_WORDS, _LATE_PER_LENGTH = 20, 0.02
 CANDIDATES = 100
-# From this cosine on two messages of one sender are about one matter; so far apart two scores are about the same.
+# So many of the best are read for whether they say why, where that is asked.
+READ_FOR_REASONS = 20
+# From this cosine on two messages of one sender are about one matter; so far apart two scores are about the same. Where the
+# later one says that something changed, less suffices, and they may be of two people.
 _ONE_MATTER, _ALIKE_SCORES = 0.65, 1.0
+_CHANGED_MATTER, _CHANGED_SCORES = 0.6, 3.5
 # How many turns of one session a list takes as they are, and what each further one counts less than the one before.
 _OF_ONE_TALK, _SAID_TOGETHER = 2, 0.5
 # What a message scores that says little to the question; a note that nobody said is taken for as much.
@@ -108,6 +113,7 @@ class Question:
         days: Day ranges the query names, as day numbers (both ends included).
         wants_time: It asks when.
         wants_number: It asks how many.
+        wants_reason: It asks why.
         asker: Index of the sender who asks about themselves ("my", "I"), among machines; else -1.
         wants_advice: It asks what an assistant said ("what did you recommend").
         wants_several: It asks for a list.
@@ -125,6 +131,7 @@ class Question:
     days: tuple[tuple[int, int], ...] = ()
     wants_time: bool = False
     wants_number: bool = False
+    wants_reason: bool = False
     asker: int = -1
     wants_advice: bool = False
     wants_several: bool = False
@@ -587,6 +594,42 @@ def newer_first(
                 break
             order[at - 1], order[at] = late, early
             at -= 1
+    out = scores.copy()
+    out[order] = scores[list(ranked)]
+    return order, out
+
+
+def changed_first(
+    ranked: Sequence[int],
+    scores: np.ndarray,
+    talk: TalkOrder,
+    vectors: np.ndarray,
+    tells_change: Callable[[int], bool],
+    *,
+    older: bool = False,
+) -> tuple[list[int], np.ndarray]:
+    """The places `ranked`, best first, with what people said before a change right behind who says that it changed.
+
+    That is what lies near such a place (`tells_change`, asked only where it matters), was said on an earlier day by whomever, and answers not much
+    better. With `older` it stands right before it. The scores they get are those of their new places.
+    """
+    order = list(ranked)
+    meant = vectors[talk.at[order]]
+    near = dict(zip(order, meant @ meant.T >= _CHANGED_MATTER, strict=True))
+    for change in ranked:
+        before = [
+            place
+            for place, is_near in zip(ranked, near[change], strict=True)
+            if is_near
+            and talk.day[place] < talk.day[change]
+            and not talk.machine[[place, change]].any()
+            and (order.index(place) > order.index(change)) == older
+            and abs(float(scores[place] - scores[change])) < _CHANGED_SCORES
+        ]
+        if before and tells_change(change):
+            order = [place for place in order if place not in before]
+            at = order.index(change) + (not older)
+            order[at:at] = before
     out = scores.copy()
     out[order] = scores[list(ranked)]
     return order, out

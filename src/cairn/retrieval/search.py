@@ -614,6 +614,7 @@ def read_question(
         ),
         wants_time=asked.wants_time,
         wants_number=asked.wants_number,
+        wants_reason=asked.wants_reason,
         asker=owner if of_oneself else -1,
         wants_advice=asked.wants_advice,
         wants_several=asked.wants_several,
