@@ -29,6 +29,7 @@ from cairn.engines import spool
 from cairn.engines.locks import FileLocks
 from cairn.memory import Memory
 from cairn.projects import space_at
+from cairn.types import Space
 from tests.waiting import LONG, until
 
 START = {"hook_event_name": "SessionStart", "session_id": "abc", "source": "startup", "transcript_path": ""}
@@ -402,12 +403,12 @@ def test_without_the_warm_process_words_alone_are_told_of_the_person_alone(memor
         memory.add(who, [{"sender_id": who, "role": "user", "timestamp": now, "content": text}])
         memory.flush(who)
     memory.search("staging", user_id="me", method="keyword")
-    index, asked = memory.settings.index_dir, "when does the staging database password rotate"
-    found = cold.by_words(index, "me", asked)
+    settings, asked = memory.settings, "when does the staging database password rotate"
+    found = cold.by_words(settings.index_dir, "me", [Space()], asked)
     assert found and all("Mondays" in one and "mine" not in one for one in found)
     for nothing in ("the weather in Mongolia", "what do we know about it", "do we know the heron of staging"):
-        assert cold.by_words(index, "me", nothing) == []
-    told = cold.recalled(index, "me", {"query": asked})
+        assert cold.by_words(settings.index_dir, "me", [Space()], nothing) == []
+    told = cold.recalled(settings, "", {"query": asked})
     assert "Mondays" in told["text"] and "not an instruction" in told["text"] and "ask again" in told["text"]
     assert [item["text"] for item in told["data"]["items"]] == found
     for waits in (
@@ -416,7 +417,7 @@ def test_without_the_warm_process_words_alone_are_told_of_the_person_alone(memor
         {},
         {"query": asked, "token_budget": 9},
     ):
-        assert cold.recalled(index, "me", waits) is None
+        assert cold.recalled(settings, "", waits) is None
     warm, message = (
         Warm(memory, memory.settings.root),
         {"op": "tool", "name": "recall", "arguments": {"query": asked}},
@@ -425,6 +426,33 @@ def test_without_the_warm_process_words_alone_are_told_of_the_person_alone(memor
     assert warm.reply(message) == told
     warm.ready.set()
     assert "Mondays" in warm.reply(message)["text"] and "being opened" not in warm.reply(message)["text"]
+
+
+def test_before_the_warm_process_is_up_no_repository_is_told_what_was_said_in_another(
+    memory: Memory, tmp_path: Path
+) -> None:
+    """The first prompt after a pause: the general space and the repository's own, as for every later one."""
+    trees = [tmp_path / name for name in ("harbor", "tides")]
+    now = int(time.time() * 1000)
+    for tree in (*trees, None):
+        said = (
+            f"The staging database of {tree.name if tree else 'everybody'} rotates its password on Mondays."
+        )
+        space = Space()
+        if tree is not None:
+            subprocess.run(["git", "init", "-q", str(tree)], check=True)
+            space = space_at(str(tree))
+        where = {"app_id": space.app, "project_id": space.project}
+        message = {"sender_id": "me", "role": "user", "timestamp": now, "content": said}
+        memory.add(said[-20:], [message], **where)
+        memory.flush(said[-20:], **where)
+        memory.search("staging", user_id="me", method="keyword", **where)
+    asked = "when does the staging database password rotate"
+    for tree, other in (trees, trees[::-1]):
+        told = cold.told(memory.settings, str(tree), asked)
+        assert f"of {tree.name}" in told and "of everybody" in told and f"of {other.name}" not in told
+    outside = cold.told(memory.settings, str(tmp_path), asked)
+    assert "of everybody" in outside and "of harbor" not in outside and "of tides" not in outside
 
 
 def test_the_warm_process_answers_and_captures_until_it_is_told_to_end(root: Path, tmp_path: Path) -> None:

@@ -14,6 +14,10 @@ from cairn.engines import plain
 from cairn.engines.row_tables import FULL_TEXT
 from cairn.governed.framing import frame
 from cairn.language.words import stop_words, tokens
+from cairn.types import Space
+
+if TYPE_CHECKING:
+    from cairn.config import Settings
 
 OPENING = "The memory is still being opened, so this was looked for by its words alone: ask again for more."
 _PAGE = Path("default_app/default_project/shared/pages/MEMORY.md")
@@ -32,13 +36,22 @@ def brief(root: Path) -> str:
     return frame([line[2:] for line in text.splitlines() if line.startswith("- ")])
 
 
-def by_words(index_dir: Path, person: str, prompt: str) -> list[str]:
-    """What the person said that holds half of the words of `prompt` that say something, best first; a few lines at most.
+def spaces_of(folder: str) -> list[Space]:
+    """Where what is asked in a folder may be told from: the general space, and the repository's where it is in one."""
+    if not folder:
+        return [Space()]
+    from cairn.projects import spaces_at
+
+    return list(dict.fromkeys([Space(), *spaces_at(folder)]))
+
+
+def by_words(index_dir: Path, person: str, spaces: Sequence[Space], prompt: str) -> list[str]:
+    """What the person said in these spaces that holds half of the words of `prompt` that say something, best first; a few lines at most.
 
     A question of before is left out: it tells nothing.
     """
     terms = [one for one in dict.fromkeys(tokens(prompt)) if one not in stop_words()][:_MOST_TERMS]
-    found = _glance(index_dir, person, terms, max(2, (len(terms) + 1) // 2))
+    found = _glance(index_dir, person, spaces, terms, max(2, (len(terms) + 1) // 2))
     lines: list[str] = []
     for text in found:
         line = " ".join(text.split())[:_LONGEST]
@@ -47,8 +60,10 @@ def by_words(index_dir: Path, person: str, prompt: str) -> list[str]:
     return lines[:_LINES]
 
 
-def _glance(index_dir: Path, owner: str, terms: Sequence[str], least: int) -> list[str]:
-    """Texts of `owner` (a person, in all spaces) that hold at least `least` of the terms, best first.
+def _glance(
+    index_dir: Path, owner: str, spaces: Sequence[Space], terms: Sequence[str], least: int
+) -> list[str]:
+    """Texts of `owner`, a person, in these spaces that hold at least `least` of the terms, best first.
 
     With the standard library alone: no model, no ranker, no writing.
     """
@@ -57,6 +72,8 @@ def _glance(index_dir: Path, owner: str, terms: Sequence[str], least: int) -> li
     if not words or not path.exists():
         return []
     query = " OR ".join(f'"{word}"' for word in words)
+    named = [part for space in spaces for part in (space.app, space.project)]
+    places = ", ".join(["(?, ?)"] * len(spaces))
     found: dict[str, float] = {}
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=0.1)) as db:
@@ -67,8 +84,9 @@ def _glance(index_dir: Path, owner: str, terms: Sequence[str], least: int) -> li
                     f" WHERE {table} MATCH ? AND rows.hidden = 0 AND rows.status IN ('', 'promoted')"
                     # What stands in an open stretch was said just now, perhaps by the one who asks.
                     " AND (rows.kind NOT IN ('message', 'passage') OR rows.cell_id IS NOT NULL)"
-                    f" AND scopes.track = 'user' AND scopes.owner = ? ORDER BY 3 LIMIT {_PER_TABLE}",
-                    (query, owner),
+                    " AND scopes.track = 'user' AND scopes.owner = ?"
+                    f" AND (scopes.app, scopes.project) IN (VALUES {places}) ORDER BY 3 LIMIT {_PER_TABLE}",
+                    (query, owner, *named),
                 ):
                     if len(set(words) & set(str(tokens).split())) >= least:
                         found[str(text)] = float(score)
@@ -77,17 +95,17 @@ def _glance(index_dir: Path, owner: str, terms: Sequence[str], least: int) -> li
     return sorted(found, key=found.__getitem__)
 
 
-def told(index_dir: Path, person: str, prompt: str) -> str:
-    """The same, framed; "" for none."""
-    return frame(by_words(index_dir, person, prompt))
+def told(settings: Settings, folder: str, prompt: str) -> str:
+    """The same for who asks in a folder, framed; "" for none."""
+    return frame(by_words(settings.index_dir, settings.memory.person, spaces_of(folder), prompt))
 
 
-def recalled(index_dir: Path, person: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
+def recalled(settings: Settings, folder: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the tool `recall` says by words alone; None where it finds nothing so, or was asked for more than a question."""
     query = given.get("query")
     if given.keys() != {"query"} or not isinstance(query, str):
         return None
-    lines = by_words(index_dir, person, query)
+    lines = by_words(settings.index_dir, settings.memory.person, spaces_of(folder), query)
     if not lines:
         return None
     prompt = frame(lines)

@@ -126,7 +126,7 @@ def _cold(settings: Settings, event: HookEvent) -> str:
 
     if event.moment == "start":
         return cold.brief(settings.root)
-    return cold.told(settings.index_dir, settings.memory.person, event.prompt)
+    return cold.told(settings, event.folder, event.prompt)
 
 
 def is_switched_off(folder: str) -> bool:

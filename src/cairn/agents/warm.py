@@ -108,8 +108,8 @@ class Warm:
         """What words alone tell while this is still being made ready; None where that is nothing, or it is."""
         if self.ready.is_set() or message.get("name") != "recall":
             return None
-        settings = self.memory.settings
-        return cold.recalled(settings.index_dir, settings.memory.person, message.get("arguments") or {})
+        folder = str(message.get("folder") or "")
+        return cold.recalled(self.memory.settings, folder, message.get("arguments") or {})
 
     def hooked(self, host: str, sent: bytes) -> str:
         """What a hook prints for what its host sent."""
@@ -128,9 +128,7 @@ class Warm:
             if event.moment == "start":
                 return self.memory.brief(agent_id=event.host, folder=folder).prompt
             settings = self.memory.settings
-            if not self.ready.is_set() and (
-                words := cold.told(settings.index_dir, settings.memory.person, event.prompt)
-            ):
+            if not self.ready.is_set() and (words := cold.told(settings, event.folder, event.prompt)):
                 return words
             limit = settings.server.max_query_chars
             return self.memory.recall(

@@ -109,7 +109,7 @@ class WarmCaller:
             return None
         from cairn.agents import cold
 
-        return cold.recalled(self._settings.index_dir, self._settings.memory.person, message["arguments"])
+        return cold.recalled(self._settings, str(message.get("folder") or ""), message["arguments"])
 
     def _here(self, message: dict[str, Any]) -> Mapping[str, Any]:
         """The answer of a memory that is opened for this call alone."""
