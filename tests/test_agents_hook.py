@@ -234,6 +234,43 @@ def test_where_nothing_can_be_kept_every_start_says_so(
     assert os.listdir(spool.folder(root)) == []
 
 
+@pytest.mark.parametrize("wrong", ["[memory\nroot=", "[memory]\ncolour = 'blue'\n", "[search]\ntop_k = 0\n"])
+def test_settings_that_cannot_be_read_cost_no_turn_and_every_start_says_so(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrong: str
+) -> None:
+    """A slip in cairn.toml must not switch the memory off in silence: turns wait, and are taken in once it is mended."""
+    monkeypatch.setattr(hook, "start_warm", lambda _root: None)
+    with cairn.open_blocking(root, background=False):
+        pass
+    (root / "cairn.toml").write_text(wrong)
+    key = "AKIA" + "IOSFODNN7EXAMPLQ"
+    for event in (PROMPT, {**PROMPT, "prompt": f"The key is {key}."}, STOP):
+        assert hook.main(["--root", str(root)], json.dumps(event).encode()) == 0
+    assert capsys.readouterr().out == ""
+    assert key not in "".join(path.read_text() for path, _ in spool.waiting(root))
+    for _ in range(2):
+        assert hook.main(["--root", str(root)], json.dumps(START).encode()) == 0
+        said = json.loads(capsys.readouterr().out)["hookSpecificOutput"]["additionalContext"]
+        assert said.startswith("Memory is not open: cairn.toml") and "is kept" in said
+    (root / "cairn.toml").unlink()
+    with cairn.open_blocking(root, background=False) as memory:
+        assert Warm(memory, root).drain() == 3
+        (log,) = (path for path in root.rglob("*.jsonl") if path.parent.name == "sessions")
+        assert "allergic" in log.read_text() and "Peanuts." in log.read_text()
+
+
+def test_the_warm_process_ends_when_its_root_is_moved(root: Path, tmp_path: Path) -> None:
+    """A person renames the folder of a memory in use: no second one grows in its place, and no call goes into it."""
+    life = threading.Thread(target=serve, args=(root,), kwargs={"idle_seconds": LONG})
+    life.start()
+    assert until(lambda: link.ask(root, {"op": "ping"}, 1.0))
+    root.rename(tmp_path / "moved")
+    assert link.ask(root, {"op": "drain"}, LONG) is None
+    life.join(LONG)
+    assert not life.is_alive() and not link.socket_path(root).exists()
+    assert not (root / ".hooks").exists()
+
+
 def test_a_transcript_is_taken_in_once_with_its_tools(memory: Memory, tmp_path: Path) -> None:
     """Talk and tool calls by their own ids; recalled text, sidechains and our own tools are left out."""
     frame = (

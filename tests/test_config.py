@@ -95,6 +95,22 @@ def test_mistakes_are_named_with_their_place(home, tmp_path, toml, words):
         assert word in str(caught.value)
 
 
+def test_the_root_is_known_whatever_else_is_wrong(home, tmp_path, monkeypatch):
+    """A hook puts away what was said at the root whose settings cannot be read."""
+    (tmp_path / "cairn.toml").write_text("[server\n")
+    assert root_named(str(tmp_path), environ=home) == tmp_path
+    env = {**home, "CAIRN_MEMORY__ROOT": str(tmp_path), "CAIRN_SERVER__PROT": "1"}
+    assert root_named(environ=env) == tmp_path
+    own = Path(home["HOME"]) / ".cairn"
+    monkeypatch.setenv("HOME", home["HOME"])
+    assert root_named(environ=home) == own
+    own.mkdir(parents=True)
+    (own / ".env").write_text(f"CAIRN_MEMORY__ROOT={tmp_path}\n")
+    assert root_named(environ=home) == tmp_path
+    (own / ".env").write_text("CAIRN_SERVER__PROT=1\n")
+    assert root_named(environ=home) == own
+
+
 def test_unknown_environment_variables_are_named(home):
     """A misspelt CAIRN_ variable is an error, not silence."""
     with pytest.raises(Misconfigured, match="CAIRN_SERVER__PROT"):

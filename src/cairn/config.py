@@ -324,6 +324,18 @@ def load(
     return settings
 
 
+def root_named(root: str | None = None, *, environ: Mapping[str, str] | None = None) -> Path:
+    """The memory root that the argument or the environment names, whatever else is wrong with the settings."""
+    env = os.environ if environ is None else environ
+    try:
+        found = read_dotenv(env)
+    except Misconfigured:
+        found = {}
+    named = root or env.get(f"{ENV_PREFIX}MEMORY__ROOT") or found.get("memory.root", ("",))[0]
+    given = named or _conventions(env, root_is_given=False)["memory.root"][0]
+    return Path(str(given)).expanduser().absolute()
+
+
 def _conventions(env: Mapping[str, str], *, root_is_given: bool) -> dict[str, tuple[Any, str]]:
     """Names that other programs share, weaker than any of ours: XDG_CACHE_HOME and MEMORY_VAULT_PATH."""
     out: dict[str, tuple[Any, str]] = {"memory.root": (MemorySettings().root, "default")}

@@ -72,6 +72,7 @@ class Warm:
         self._silent_minutes = silent_minutes
         self.memory = memory
         self.root = root
+        self._place = _place_of(root)
         self.last_call = time.monotonic()
         self._wanted = threading.Event()
         self._stopping = threading.Event()
@@ -80,6 +81,16 @@ class Warm:
         self.over = threading.Event()  # the memory is closed, or about to be
         self.ready = threading.Event()
         self.ready.set()
+
+    def has_lost_its_root(self) -> bool:
+        """Whether the folder that was opened lies there no longer: it was moved, or taken out.
+
+        Then this ends before anything is written, which would make half a root in its place; a hook goes on alone.
+        """
+        if _place_of(self.root) == self._place:
+            return False
+        self.dismissed.set()
+        return True
 
     def reply(self, message: dict[str, Any]) -> dict[str, Any]:
         """The answer to one message of a hook."""
@@ -202,12 +213,23 @@ class Warm:
         self._wanted.set()
 
 
+def _place_of(root: Path) -> tuple[int, int] | None:
+    """Which folder lies there; None for none."""
+    try:
+        found = root.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class _Handler(socketserver.StreamRequestHandler):
     timeout = 5.0
     warm: Warm
 
     def handle(self) -> None:
         with contextlib.suppress(OSError, ValueError):
+            if self.warm.has_lost_its_root():
+                return
             line = self.rfile.readline(_LONGEST_LINE)
             if line.startswith(quick.SENT):
                 host = line[len(quick.SENT) :].decode("utf-8", "replace").strip()
@@ -338,7 +360,7 @@ def serve(root: Path, *, idle_seconds: float = IDLE_SECONDS) -> int:
             gc.collect()
             gc.freeze()  # what the start made stays: no prompt waits while it is walked again
             warm.ready.set()
-            while time.monotonic() - warm.last_call < idle_seconds:
+            while time.monotonic() - warm.last_call < idle_seconds and not warm.has_lost_its_root():
                 if warm.dismissed.wait(min(_LOOK_SECONDS, idle_seconds / 4)):
                     break
     return 0
