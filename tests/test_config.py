@@ -4,10 +4,11 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from cairn.config import SECTIONS, load, shown, starter_text, write_starter
+from cairn.config import SECTIONS, load, root_named, shown, starter_text, write_starter
 from cairn.errors import Misconfigured
 from tests.fake_model import FakeModel
 
@@ -83,6 +84,11 @@ def test_root_from_the_environment_finds_its_toml(home, tmp_path):
         ("port = 3\n", ["line 1", "[section]"]),
         ("[server\n", ["cairn.toml"]),
         ("[server]\nport = nan\n", ["server.port"]),
+        ("[search]\ntop_k = 0\n", ["line 2", "search.top_k = 0", "use 1 or more"]),
+        ("[search]\nmax_query_terms = 0\n", ["line 2", "nothing be found"]),
+        ("[search]\ninjection_min_score = 7\n", ["line 2", "use 0 to 1"]),
+        ("[memory]\nperson = 'Jörg Müller'\n", ["line 2", 'memory.person "Jörg Müller"', "A-Z a-z"]),
+        ("[memory]\nperson = ''\n", ["line 2", "memory.person"]),
         ("[server]\nallowed_hosts = [1]\n", ["list of texts"]),
     ],
 )

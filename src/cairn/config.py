@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from cairn.errors import Misconfigured
+from cairn.errors import Invalid, Misconfigured
 from cairn.settings_files import (
     ENV_PREFIX,
     SECRET_KEYS,
@@ -28,6 +29,7 @@ from cairn.settings_files import (
     read_toml,
     say_of_others,
 )
+from cairn.types import checked_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +387,14 @@ def _build(found: Mapping[str, tuple[Any, str]]) -> Settings:
     )
 
 
+_SENSIBLE: Sequence[tuple[str, float, float]] = (
+    ("search.top_k", 1, inf),
+    ("search.max_query_terms", 1, inf),
+    ("search.injection_min_score", 0, 1),
+)
+"""Settings with which nothing would ever be found outside of these bounds."""
+
+
 def _check(settings: Settings) -> None:
     choices = {
         "capture.mode": ("chat", "agent"),
@@ -416,6 +426,20 @@ def _check(settings: Settings) -> None:
                 f"{origin}: server.{name} = {value} lets nobody in; use more than 0.",
                 setting=f"server.{name}",
             )
+    for dotted, least, most in _SENSIBLE:
+        section, _, key = dotted.partition(".")
+        value = getattr(getattr(settings, section), key)
+        if not least <= value <= most:
+            told = f"use {least} to {most:g}" if most < inf else f"use {least} or more"
+            origin = settings.origins.get(dotted, "default")
+            raise Misconfigured(
+                f"{origin}: {dotted} = {value} would let nothing be found; {told}.", setting=dotted
+            )
+    try:
+        checked_id(settings.memory.person, "memory.person")
+    except Invalid as error:
+        origin = settings.origins.get("memory.person", "default")
+        raise Misconfigured(f"{origin}: {error}", setting="memory.person") from None
     try:
         _ = settings.zone
     except (ZoneInfoNotFoundError, ValueError, OSError):

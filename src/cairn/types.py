@@ -54,8 +54,10 @@ def _trouble_of(value: str) -> str:
 
 
 def _shown(value: str) -> str:
-    """The beginning of a refused id as a message may show it."""
-    return value[:60].encode("unicode_escape").decode("ascii")
+    """The beginning of a refused id as a message may show it: letters as they are, signs that nobody sees written out."""
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in value[:60]
+    )
 
 
 def checked_session_id(value: object) -> str:

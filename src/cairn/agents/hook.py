@@ -46,10 +46,16 @@ def main(argv: Sequence[str], sent: bytes, *, alone: bool = False) -> int:
     try:
         if os.environ.get("CAIRN_DISABLE") == "1":
             return 0
-        settings = settings_of(quick.option(argv, "--root"))
-        root = settings.root
-        tell: Tell = (lambda _message, _seconds: None) if alone else partial(ask, root)
-        out = answered(sent, quick.option(argv, "--host"), settings, tell)
+        named, host = quick.option(argv, "--root"), quick.option(argv, "--host")
+        try:
+            settings = settings_of(named)
+        except CairnError as error:
+            root = _root_of(named)
+            out = put_away(sent, host, root, error)
+        else:
+            root = settings.root
+            tell: Tell = (lambda _message, _seconds: None) if alone else partial(ask, root)
+            out = answered(sent, host, settings, tell)
         if out:
             sys.stdout.write(out)
             sys.stdout.flush()
@@ -67,6 +73,30 @@ def failed(error: BaseException) -> str:
 
 def answered(sent: bytes, host: str | None, settings: Settings, tell: Tell) -> str:
     """What a hook prints for what its host sent, with the line end; "" for nothing."""
+    event = _event_in(sent, host)
+    if event is None:
+        return ""
+    if settings.keeping.secrets != "allow":
+        event = without_credentials(event)
+    out = answer(event, act(settings, event, tell))
+    return out + "\n" if out else ""
+
+
+def put_away(sent: bytes, host: str | None, root: Path, error: CairnError) -> str:
+    """The same where the settings cannot be read: what was said waits in the spool, and a start says why."""
+    event = _event_in(sent, host)
+    if event is None:
+        return ""
+    if event.moment == "start":
+        words = f"Memory is not open: {error} What is said is kept, and taken in once that is mended."
+        return answer(event, words) + "\n"
+    if event.session:
+        spool.put(root, without_credentials(event).to_json())
+    return ""
+
+
+def _event_in(sent: bytes, host: str | None) -> HookEvent | None:
+    """What a host tells; None where that is nothing of ours, or agents are switched off there."""
     from cairn.types import with_texts
 
     try:
@@ -76,12 +106,7 @@ def answered(sent: bytes, host: str | None, settings: Settings, tell: Tell) -> s
         what = f"more than {quick.MAX_INPUT >> 20} MB" if long else f"no JSON ({error})"
         raise Invalid(f"what the agent sent is {what}; it is left out") from None
     event = read_event(data, host or "auto") if isinstance(data, dict) else None
-    if event is None or is_switched_off(event.folder):
-        return ""
-    if settings.keeping.secrets != "allow":
-        event = without_credentials(event)
-    out = answer(event, act(settings, event, tell))
-    return out + "\n" if out else ""
+    return None if event is None or is_switched_off(event.folder) else event
 
 
 def without_credentials(event: HookEvent) -> HookEvent:
@@ -142,3 +167,9 @@ def settings_of(named: str | None) -> Settings:
     from cairn.config import load
 
     return load(named)
+
+
+def _root_of(named: str | None) -> Path:
+    from cairn.config import root_named
+
+    return root_named(named)
