@@ -140,7 +140,7 @@ def test_the_head_of_a_note_goes_up_to_its_first_entry(world):
     note = world.notebook.read(world.at)
     block = note.text[note.entries[0].start :]
     text = f"{note.text[: note.head.body]}As it was: {block}\nAs it is:\n{block}"
-    found = taken_apart(text)
+    found = taken_apart(world.at, text)
     assert set(found) == {one, HEAD}
     assert found[HEAD] + found[one] == text
 
@@ -149,7 +149,7 @@ def test_an_entry_comes_back_where_it_stands_behind_one_without_a_line_end(world
     """The one before was the last of its file then, saved by an editor without a final line end."""
     one, two = world.add("Tea."), world.add("Rain.")
     text = world.storage.read(world.at)
-    blocks = taken_apart(text)
+    blocks = taken_apart(world.at, text)
     then = [
         Restored(str(world.at), one, blocks[one].rstrip("\n")),
         Restored(str(world.at), two, blocks[two].replace("Rain.", "Sun.")),
@@ -170,7 +170,7 @@ def test_reading_as_of_a_moment(world):
     assert "Tea." in text
     [text] = world.travelled.as_of(world.clock.now()).values()
     assert "Coffee." in text
-    for bad in ("yesterday", "2026-13-01"):
+    for bad in ("yesterday", "2026-13-01", "2026-11-01", "2026-11-01T10:00:00"):
         with pytest.raises(Invalid, match="neither a checkpoint"):
             world.travelled.as_of(bad)
     with pytest.raises(NotFound, match="chk-000009"):
@@ -205,6 +205,27 @@ def test_documents_without_entries_are_one_entry(world):
     world.travelled.observe(at)
     world.travelled.restore(made.id)
     assert "tea" in world.storage.read(at)
+
+
+def test_coming_back_to_before_a_note_began_leaves_nothing_to_come_back_to(world):
+    """A day's note keeps its head, by which ids are not given twice, and is no document then; a document goes whole."""
+    before = world.travelled.checkpoint()
+    one = world.add("Tea.")
+    at = Locator("default_app/default_project/users/ann/user.md")
+    world.notebook.rewrite(at, lambda _: "---\ntype: profile\n---\nLikes tea.\n")
+    world.travelled.observe(at)
+    after = world.travelled.checkpoint()
+    plan = world.travelled.restore(before.id)
+    assert sorted((item.entry, item.action) for item in plan) == [("*", "remove"), (one, "remove")]
+    assert not world.storage.exists(at)
+    assert world.travelled.diff(before.id) == []
+    assert world.travelled.restore_plan(before.id) == []
+    assert {change.action for change in world.travelled.log(limit=2)} == {"removed"}
+    world.travelled.restore(after.id)
+    assert world.texts() == {one: "Tea."}
+    assert "Likes tea." in world.storage.read(at)
+    assert world.travelled.diff(after.id) == []
+    assert world.add("Next.") != one
 
 
 def test_another_space_is_refused(world):

@@ -121,6 +121,14 @@ def moment(text: object) -> datetime | None:
         return None
 
 
+def moment_in_zone(text: str) -> datetime | None:
+    """The time a person names, who has to say in which zone: None for one without, as for what is no time."""
+    with suppress(ValueError):
+        if datetime.fromisoformat(text.strip()).tzinfo is not None:
+            return moment(text)
+    return None
+
+
 def label(name: str, value: Any) -> str:
     """One label. Equal numbers are equal, however they are written.
 

@@ -298,7 +298,8 @@ def say_restored(data: Any, output: Output) -> None:
             output.line(f"{words} {len(found)} {'entry' if len(found) == 1 else 'entries'}.")
         for item in found:
             output.line(f"      {item['path']}#{item['entry']}")
-            output.line(f"      {item['words']}")
+            if item["words"]:
+                output.line(f"      {item['words']}")
     if not any(by_action[action] for action in told):
         output.line("Nothing to restore.")
     elif not data["dry_run"]:

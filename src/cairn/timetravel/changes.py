@@ -14,12 +14,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from cairn.canonical import compact, json_hash, moment, objects_in, rows_in, stamp, text_hash
+from cairn.canonical import compact, json_hash, moment, moment_in_zone, objects_in, rows_in, stamp, text_hash
 from cairn.errors import CairnError, Conflict, Invalid, NotFound
 from cairn.notes.format import parse_note
 from cairn.notes.kinds import MemoryRoot, place_of
@@ -39,18 +40,21 @@ _PARTS, _PART = 3, 80  # what one line of the log tells of a change: so many par
 _STAMPS = frozenset({"updated_at", "dedupe", "dedupe_rule", "last_appended_at", "profile_timestamp_ms"})
 
 
-def taken_apart(text: str | None) -> dict[str, str]:
+def taken_apart(at: Locator, text: str | None) -> dict[str, str]:
     """A note taken apart: entry id -> its block as written, and the head before the first one as `^`.
 
-    A document without entries is one entry, `*`; {} for a file that is not there.
+    A document without entries is one entry, `*`, but of a day's note whose entries are all gone the head is left; {} for
+    a file that is not there, or empty.
     """
-    if text is None:
+    if text is None or not text.strip():
         return {}
-    entries = parse_note(text).entries
-    if not entries:
-        return {WHOLE: text}
-    blocks = {entry.id: text[entry.start : entry.end] for entry in entries}
-    return {**blocks, HEAD: text[: entries[0].start]}
+    note = parse_note(text)
+    if not note.entries:
+        place = place_of(at)
+        is_emptied = place is not None and place.day and not note.body.strip()
+        return {HEAD if is_emptied else WHOLE: text}
+    blocks = {entry.id: text[entry.start : entry.end] for entry in note.entries}
+    return {**blocks, HEAD: text[: note.entries[0].start]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ class TimeTravel:
                 text = self._notebook.storage.read(at)
             except NotFound:
                 return self._record(str(at), {}, cause)
-            found = taken_apart(text)
+            found = taken_apart(at, text)
             if known := self._head_text(self._now.get(str(at), {}).get(HEAD)) if HEAD in found else None:
                 found[HEAD] = known  # once per note: what it takes to make the file again if it goes
             return self._record(str(at), found, cause)
@@ -168,8 +172,8 @@ class TimeTravel:
         """
         with self._guard, self._locks.hold(f"timetravel:{self._space}"):
             self._catch_up()
-            self._record(str(at), taken_apart(before), "write")
-            self._record(str(at), taken_apart(after), cause)
+            self._record(str(at), taken_apart(at, before), "write")
+            self._record(str(at), taken_apart(at, after), cause)
 
     def _head_text(self, digest: str | None) -> str | None:
         """The text of a head; those used last are held, since finding one reads all texts there are."""
@@ -306,7 +310,7 @@ class TimeTravel:
                 yield from islice(self._changes(), found.changes)
                 return
             when = found.at  # made on another machine: its history came to ours later
-        at = moment(when) if isinstance(when, str) else when
+        at = moment_in_zone(when) if isinstance(when, str) else when
         if at is None or at.tzinfo is None:
             raise Invalid(
                 f'"{when}" is neither a checkpoint nor a time with a zone, as 2026-06-01T09:30:00Z. '
@@ -409,7 +413,11 @@ class TimeTravel:
             def edit(text: str | None, items: list[Restored] = items, head: str | None = head) -> str | None:
                 return with_blocks(text, items, head or "")
 
-            self._notebook.rewrite(at, edit)
+            if any(item.entry == WHOLE and item.text is None for item in items):
+                with suppress(NotFound):
+                    self._notebook.drop(at)
+            else:
+                self._notebook.rewrite(at, edit)
             self.observe(at, cause=f"restore {target}")
         return plan
 
@@ -519,7 +527,7 @@ def with_blocks(text: str | None, items: Sequence[Restored], head: str) -> str |
     if whole is not None:
         return whole.text if whole.text is not None else ""
     out = head if text is None else text
-    blocks = taken_apart(out) if out else {}
+    blocks = taken_apart(Locator(items[0].path), out) if out and items else {}
     for item in items:
         current = blocks.get(item.entry)
         if current is not None:

@@ -187,7 +187,7 @@ def _take_back(
     def edit(text: str | None) -> str | None:
         nonlocal is_empty
         told[:], is_empty = [], False
-        now = {entry: text_hash(block) for entry, block in taken_apart(text).items()}
+        now = {entry: text_hash(block) for entry, block in taken_apart(at, text).items()}
         items = []
         for entry, (before, after) in fates.items():
             current = now.get(entry)
@@ -205,7 +205,7 @@ def _take_back(
             head_then = texts.get(fates.get(HEAD, (None, None))[0] or "", "")
             found = with_blocks(text, items, head_then)
             made = text if found is None else found
-        head = taken_apart(text).get(HEAD, "")
+        head = taken_apart(at, text).get(HEAD, "")
         if made is not None and HEAD in fates and head:
             made = _head_back(head, fates[HEAD], texts) + made.removeprefix(head)
         is_empty = text is not None and (made or "").strip() == head.strip() and _was_made(fates)
