@@ -157,7 +157,8 @@ def test_an_entry_comes_back_where_it_stands_behind_one_without_a_line_end(world
     made = with_blocks(text, then, "")
     assert made is not None
     assert "Rain." not in made
-    assert made.count(f"<!-- entry:{two} -->") == 1
+    assert made.count(f"\n<!-- entry:{two} -->\n") == 1
+    assert list(taken_apart(made)) == [one, two, HEAD]
 
 
 def test_reading_as_of_a_moment(world):

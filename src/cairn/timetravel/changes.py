@@ -531,7 +531,10 @@ def with_blocks(text: str | None, items: Sequence[Restored], head: str) -> str |
     for item in items:
         current = blocks.get(item.entry)
         if current is not None:
-            out = out.replace(current, item.text or "", 1)
+            then = item.text or ""
+            # The last of its file then, saved without a final line end; now another may follow.
+            end = "\n" if then and not then.endswith("\n") and not out.endswith(current) else ""
+            out = out.replace(current, then + end, 1)
         elif item.text is not None:
             gap = "" if out.endswith("\n\n") or not out else "\n" if out.endswith("\n") else "\n\n"
             out = f"{out}{gap}{item.text}"
