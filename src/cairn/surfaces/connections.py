@@ -190,7 +190,7 @@ class Watched(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()
-        self._taking = asyncio.get_running_loop().call_later(self._all.seconds, self._not_taken)
+        self._await_taking()
 
     def resume_writing(self) -> None:
         self._stop_taking()
@@ -201,7 +201,15 @@ class Watched(asyncio.Protocol):
             self._taking.cancel()
             self._taking = None
 
-    def _not_taken(self) -> None:
+    def _await_taking(self) -> None:
+        left = self._transport.get_write_buffer_size()
+        self._taking = asyncio.get_running_loop().call_later(self._all.seconds, self._is_taken, left)
+
+    def _is_taken(self, left: int) -> None:
+        """Wait on for a caller that is slow, and cut off one that took nothing since `left` bytes were left."""
+        if self._transport.get_write_buffer_size() < left:
+            self._await_taking()
+            return
         self._taking = None
         self._all.late += 1
         self._transport.abort()
