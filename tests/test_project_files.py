@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 
 import pytest
 
+from cairn import open_blocking
 from cairn.canonical import json_hash
 from cairn.errors import Conflict, Invalid, Misconfigured
 from cairn.project import options
@@ -262,6 +264,44 @@ def test_init_wipes_and_starts_over_only_when_told(tree, project):
     assert [event["id"] for event in event_lines(tree)] == ["evt-000001"]
     assert json.loads((tree / ".cairn/sources.json").read_text()) == {"sources": []}
     assert failures(project) == []
+
+
+def test_a_memory_root_is_not_taken_for_the_folder_of_a_project(tmp_path):
+    """The root of a home folder is called `.cairn`, too: init there is refused and touches nothing, with force as well."""
+    tree = make_repo(tmp_path / "home")
+    with open_blocking(tree / ".cairn", background=False) as memory:
+        memory.remember("Deploys wait for the migration job.")
+    for gone in (None, ".index", ".tmp"):  # what can be made anew is not what tells
+        if gone is not None:
+            shutil.rmtree(tree / ".cairn" / gone)
+        before = tree_bytes(tree)
+        for force in (False, True):
+            with pytest.raises(Invalid, match="is a memory root"):
+                open_at(tree).init(force=force)
+        assert tree_bytes(tree) == before
+
+
+def test_init_leaves_what_is_not_its_own(tree, project):
+    """A repository in which agents' memory is off stays so."""
+    (tree / ".cairn/agents-off").touch()
+    project.init(force=True)
+    assert (tree / ".cairn/agents-off").is_file()
+    assert failures(project) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "parts"),
+    [
+        ({"src/a.py": "A = 1\n"}, ["src"]),
+        ({"api/a.py": "A = 1\n", "web/b.py": "B = 1\n"}, ["api", "web"]),
+        ({"a.py": "A = 1\n"}, []),
+    ],
+)
+def test_a_part_is_named_once(tmp_path, files, parts):
+    tree = tmp_path / "plain"
+    write(tree, files)
+    open_at(tree).init()
+    assert [one["path"] for one in state(tree)["bundle"]["projectMap"]["modules"]] == parts
 
 
 def test_update_adds_an_event_and_a_checkpoint(tree, project):

@@ -141,9 +141,11 @@ def _module_roots(sources: dict[str, int]) -> list[str]:
             break
         base = f"{base}{top[0][0]}/"
     roots = [f"{base}{child}" for child in children]
+    if not base:
+        return roots
     if not roots:
-        return [base.rstrip("/")] if base else []
-    others = {name.partition("/")[0] for name in sources if "/" in name and not name.startswith(base or "\0")}
+        return [base.rstrip("/")]
+    others = {name.partition("/")[0] for name in sources if "/" in name and not name.startswith(base)}
     return roots + sorted(other for other in others if not base.startswith(f"{other}/"))
 
 

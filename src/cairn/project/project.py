@@ -37,12 +37,15 @@ from cairn.project.events import Event, EventDraft, Signals
 from cairn.project.imports import Capture, Progress, SeenFiles, SessionImport, SourceReport
 from cairn.project.layout import (
     ARCHIVE,
+    AUTOMATION,
     CONFIG,
+    EDITS,
     EVENTS,
     HOME,
     PAGES,
     REF_PREFIX,
     SOURCES,
+    STATE,
 )
 from cairn.project.options import ProjectOptions
 from cairn.project.record import ProjectRecord
@@ -53,6 +56,9 @@ from cairn.seams import Clock, Journals, Locks, StorageBackend, SystemClock, Wri
 from cairn.types import Space
 
 LOCK = "project"
+# By these a folder is known as a memory root, which is called `.cairn` too where it lies in a home folder.
+_OF_A_ROOT = ("cairn.toml", "ome.toml", ".index", ".server", ".hooks")
+_OF_A_SPACE = ("users", "agents", "shared", "sessions", "journal", "missions", "knowledge")
 _GITIGNORE = "# Paths and processes of one machine.\nsources.json\nautomation/\nedits/\nlocks/\n"
 _ATTRIBUTES = (
     "# Two branches may both write here: keep the lines of both, the next command puts them in order.\n"
@@ -173,7 +179,14 @@ class ProjectMemory:
 
         Raises:
             Conflict: there is one already and `force` is not set. With `force` the old record is removed.
+            Invalid: `.cairn` is a memory root, as it is in a home folder.
         """
+        if self._holds_a_root():
+            raise Invalid(
+                f"{self.tree / HOME.key} is a memory root, which a project's memory cannot share: go to the repository, "
+                "or name it with -C.",
+                path=str(self.tree),
+            )
         with self.locks.hold(LOCK):
             if self.exists and not force and self._is_current():
                 raise Conflict(
@@ -208,15 +221,20 @@ class ProjectMemory:
             return False
         return True
 
-    def _wipe(self) -> None:
+    def _holds_a_root(self) -> bool:
         home = self.tree / HOME.key
-        for child in home.iterdir() if home.is_dir() else ():
-            if child.name == "locks":
-                continue
+        return any((home / name).exists() for name in _OF_A_ROOT) or any(
+            (space / name).is_dir() for space in home.glob("*/*/") for name in _OF_A_SPACE
+        )
+
+    def _wipe(self) -> None:
+        """Remove what `init` and the commands after it write; a file of somebody else, such as the switch of agents, stays."""
+        own = (STATE, CONFIG, SOURCES, HOME.child("history"), ARCHIVE, EDITS, AUTOMATION)
+        for child in (self.tree / at.key for at in own):
             if child.is_dir() and not child.is_symlink():
                 shutil.rmtree(child)
             else:
-                child.unlink()
+                child.unlink(missing_ok=True)
 
     def _write_frame(self, config: Mapping[str, Any], space: Space) -> None:
         self._storage.write(
