@@ -94,11 +94,14 @@ def repair(parts: Parts) -> list[dict[str, Any]]:
         {"where": f".hooks/{name}", "what": "is taken in by the next hook", "code": "set-aside"}
         for name in spool.try_again(parts.settings.root)
     ]
-    return mended + [
+    mended += [
         {"where": one.where, "what": one.message, "code": one.code}
         for space in parts.root.spaces()
         for one in governed.checks.repair(parts.keeper, space)
     ]
+    if mended:
+        parts.settle()  # that the index is behind these very writes is no finding
+    return mended
 
 
 # ---------------------------------------------------------------- the looks
@@ -256,9 +259,10 @@ def _hooks(parts: Parts) -> Finds:
     aside = spool.aside(root)
     if aside:
         what = "turn of a coding agent" if len(aside) == 1 else "turns of coding agents"
+        lie = "lies" if len(aside) == 1 else "lie"
         yield finding(
             "warn",
-            f"{len(aside)} {what} could not be taken in and lie in {spool.folder(root)} as .broken",
+            f"{len(aside)} {what} could not be taken in and {lie} in {spool.folder(root)} as .broken",
             "run `cairn doctor --fix` to have them tried again; what cannot be read even then, look at or remove",
         )
     late = sum(1 for path, _ in spool.waiting(root) if time.time() - path.stat().st_mtime > _LATE_SECONDS)

@@ -22,7 +22,6 @@ _OF_A_RECORD = {
     "id-doubled": "{entry_id} also stands in {more}.",
     "empty": "It has no text.",
     "category": '"{category}" is not a category.',
-    "dedupe-stale": "Its text was edited since its dedupe mark was written.",
     "successor-missing": "{superseded_by}, which replaced it, is not there.",
     "supersession-open": "It was replaced, but is not archived.",
     "untrusted-promoted": "It came from {origin} and is promoted; make sure a person did that.",
@@ -31,7 +30,7 @@ _OF_A_RECORD = {
     "duplicate": "It says the same as {more}.",
 }
 _FAIL = frozenset({"id-doubled", "secret"})
-_MENDED = frozenset({"dedupe-stale", "supersession-open"})
+_MENDED = frozenset({"supersession-open"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,9 @@ def check(keeper: Keeper, space: Space) -> list[MemoryFinding]:
 
 
 def repair(keeper: Keeper, space: Space) -> list[MemoryFinding]:
-    """Mend what is safe to mend: stale dedupe marks, and supersessions that were cut short. Says what it did."""
+    """Mend what is safe to mend, and say what was done: supersessions that were cut short, and the dedupe marks of texts
+    that were edited by hand, which `check` does not name: an edit is no trouble.
+    """
     done = []
     for scope in keeper.scopes(space):
         records = keeper.records(scope)
@@ -115,7 +116,6 @@ def _check_scope(keeper: Keeper, scope: Scope, everyone: set[str]) -> Iterator[M
             ("id-doubled", elsewhere != record.locator.key, elsewhere),
             ("empty", not record.content.strip(), ""),
             ("category", record.category not in CATEGORIES, ""),
-            ("dedupe-stale", _is_stale(record), ""),
             ("successor-missing", record.superseded_by and record.superseded_by not in everyone, ""),
             ("supersession-open", record.is_live and record.id in replaced, ""),
             ("untrusted-promoted", record.status == "promoted" and not vouched, ""),
