@@ -221,6 +221,7 @@ def test_what_is_coming_up_says_when_it_is_due(tmp_path, capsys):
     assert main(["--root", str(tmp_path), "upcoming", "--ahead", "60"]) == 0
     shown = capsys.readouterr().out
     assert f"{days[1]}  foresight" in shown
+    assert shown.count("alice: ") == 3, "who plans it is named once"
     assert f"until {by_day['']['ends']}  foresight" in shown
 
 

@@ -33,6 +33,7 @@ def test_a_newcomers_walk(tmp_path, run):
     """M32: init, record, preview, consolidate, query, status, validate, update, in words and in JSON."""
     tree = make_repo(tmp_path / "repo")
     assert "Set up project memory" in run("project", "init", "-C", tree)
+    assert ", 1 event\n" in run("project", "status", "-C", tree)
     told = json.loads(
         run(
             "project",

@@ -67,6 +67,11 @@ def test_every_answer_is_printed():
         ([["[table rows]", "the id: {id}", "more: {more?$|-}"]], "1\t-\n2\t!\n", 0),
         (["[if gone] no", "[unless gone, bold] yes", "[if name, unless count] no"], "yes\n", 0),
         (["[if state=open] open", "[if state=shut] shut"], "open\n", 0),
+        (
+            ["{rows#memory}, {some#old batch}, {count#key}, {far#memory}"],
+            "2 memories, 2 old batches, 1 key, 1 memory\n",
+            0,
+        ),
         (["[fail if gone none]", "[fail unless name gone]"], "", 0),
         (["[fail if gone name]", "said all the same"], "said all the same\n", 1),
         ([["[each rows]", "[fail if more]"]], "", 1),

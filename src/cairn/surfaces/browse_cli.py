@@ -33,9 +33,10 @@ def _day_of(one: dict[str, Any]) -> str:
 def say_entries(data: Any, output: Output) -> int:
     for one in data.get("entries", data.get("hits", ())):
         day = _day_of(one)
-        output.line(
-            f"{day}  {one['kind']:11} {one['owner'] or 'project'}: {short(one['title'] or one['text'])}"
-        )
+        words, owner = short(one["title"] or one["text"]), one["owner"] or "project"
+        if words.casefold().startswith(f"{owner}: ".casefold()):
+            words = words[len(owner) + 2 :]  # a plan begins with who said it
+        output.line(f"{day}  {one['kind']:11} {owner}: {words}")
         output.line(f"    {one['id']}")
     for note in data["freshness"]["notes"]:
         output.note(note)

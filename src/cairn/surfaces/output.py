@@ -15,6 +15,7 @@ from typing import Any
 
 _HEAD = re.compile(r"\[([a-z][^\]]*)\] ?")
 _FIELD = re.compile(r"\{([\w.|]+(?:=\w+)?)(?:([:?#~])([^{}]*))?\}")
+_PART_OF_A_SECOND = re.compile(r"(?<=^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+")
 # What a terminal obeys: controls but tab and line end, and signs that turn the direction of what follows.
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -158,6 +159,20 @@ def _field(data: Any, path: str, *, needed: bool = False) -> Any:
     return str(data) == word if is_compared else data
 
 
+def counted(count: int, word: str) -> str:
+    """How many, with their word: "1 event", "2 events", "2 memories", "2 batches"."""
+    if count != 1:
+        word = re.sub("(?<=[^aeiou])y$", "ie", word) + ("es" if word.endswith(("ch", "x", "s")) else "s")
+    return f"{count} {word}"
+
+
+def rounded(value: Any) -> Any:
+    """A number or a time as a person reads it: three digits behind the point at most, no parts of a second."""
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return _PART_OF_A_SECOND.sub("", value) if isinstance(value, str) else value
+
+
 def _filled(text: str, data: Mapping[str, Any]) -> str:
     def told(at: re.Match[str]) -> str:
         path, how, more = at.groups()
@@ -165,7 +180,7 @@ def _filled(text: str, data: Mapping[str, Any]) -> str:
         value = next(filter(None, several), several[-1])
         if how == "#":
             count = value if isinstance(value, int) else len(value)
-            return f"{count} {more}{'s' if count != 1 else ''}" if more else str(count)
+            return counted(count, more) if more else str(count)
         if how == "~":
             return short(str(value), int(more or 100))
         shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value

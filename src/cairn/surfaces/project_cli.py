@@ -23,7 +23,7 @@ import cairn
 from cairn.errors import CairnError, Unavailable
 from cairn.operations.repositories import Repositories
 from cairn.surfaces.command import Command, CommandCall, Prints, opened
-from cairn.surfaces.output import Output
+from cairn.surfaces.output import Output, counted
 
 if TYPE_CHECKING:
     from cairn.project.consolidate import Plan
@@ -99,12 +99,12 @@ def _on_tree(
 def say_status(value: Any, output: Output) -> None:
     state, waiting, kept = value["state"], value["backlog"], value["retention"]
     for line in (
-        f"{state['latestCheckpointId']} of {state['generatedAt'][:16]}, {state['events']} events",
+        f"{state['latestCheckpointId']} of {state['generatedAt'][:16]}, {counted(state['events'], 'event')}",
         f"backlog: {waiting['all']['count']} (local {waiting['local']['count']}, imports {waiting['imports']['count']})",
         *(f"  {group['events'][0]}..: {group['summary']}" for group in value["groups"][:5]),
         *(f"source {source['id']}: {source['lastSyncStatus']}" for source in value["sources"]),
         f"drift: {value['drift']['summary']}",
-        f"retention: {kept['prunableEvents']} events and {kept['prunableCheckpoints']} checkpoints may be archived",
+        f"retention: {counted(kept['prunableEvents'], 'event')} and {counted(kept['prunableCheckpoints'], 'checkpoint')} may be archived",
         *(f"note: {problem}" for problem in (*value["problems"], value["unbound"]) if problem),
         f"-> {value['suggestedAction']}",
     ):
@@ -149,7 +149,7 @@ def _folded(call: CommandCall, project: ProjectMemory) -> Any:
 def _preview(plan: Plan, *, diffs: bool) -> str:
     told = plan.summary
     lines = [
-        f"{len(plan.events)} event{'s' * (len(plan.events) != 1)} from {plan.source}; would change: {', '.join(told['changedSections'])}."
+        f"{counted(len(plan.events), 'event')} from {plan.source}; would change: {', '.join(told['changedSections'])}."
     ]
     for label, key in (
         ("new gotcha", "addedGotchas"),

@@ -15,7 +15,7 @@ from cairn.operations.standing import Standing
 from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
 from cairn.surfaces.command import Command, CommandCall, current_folder, settings_for, told
-from cairn.surfaces.output import Output
+from cairn.surfaces.output import Output, counted
 
 # ---------------------------------------------------------------- the index
 
@@ -37,15 +37,15 @@ def _captured(told: Any) -> str:
         words = f"nothing yet from {agents}"
     else:
         words = "nothing, no coding agent is set up: see `cairn integrate --help`"
-    return words + (f"; {told['waiting']} turns wait" if told["waiting"] else "")
+    return words + (f"; {counted(told['waiting'], 'turn')} waiting" if told["waiting"] else "")
 
 
 def _since(at: datetime) -> str:
     seconds = max(0, int((datetime.now(UTC) - at).total_seconds()))
-    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= 2 * length:
-            return f"{seconds // length} {unit} ago"
-    return f"{seconds} seconds ago"
+            return f"{counted(seconds // length, unit)} ago"
+    return f"{counted(seconds, 'second')} ago"
 
 
 def say_standing(told: Any, output: Output) -> int:
@@ -53,19 +53,20 @@ def say_standing(told: Any, output: Output) -> int:
     language = "none configured"
     if model["language_model"]:
         language = f"{model['language_model']}, {model['tokens_today']} of {model['tokens_cap']} tokens today"
-    swept = max((one["last_sweep"] for one in told["spaces"] if one["last_sweep"]), default="never")
+    swept = max((one["last_sweep"] for one in told["spaces"] if one["last_sweep"]), default="never")[:19]
     output.fields(
         {
             "root": told["root"],
-            "index": f"{index['state']}: {index['rows']} rows, {index['bytes']} bytes; {index['pending']} changes wait, "
-            f"{index['failed']} failed, {index['vectors_missing']} vectors to make",
-            "strategies": f"{strategies['on']} on; {strategies['waiting']} runs wait, {strategies['gave_up']} gave up",
+            "index": f"{index['state']}: {counted(index['rows'], 'row')}, {counted(index['bytes'], 'byte')}; "
+            f"{counted(index['pending'], 'change')} waiting, {index['failed']} failed, "
+            f"{counted(index['vectors_missing'], 'vector')} to make",
+            "strategies": f"{strategies['on']} on; {counted(strategies['waiting'], 'run')} waiting, {strategies['gave_up']} gave up",
             "last sweep": swept,
             "captured": _captured(told["capture"]),
             "embedding": model["embedding"] or "none: search works by words",
             "model": language,
             "engines": ", ".join(f"{name} {kind}" for name, kind in told["engines"].items()),
-            "server": f"{told['server']['address']}, {told['server']['tokens']} tokens",
+            "server": f"{told['server']['address']}, {counted(told['server']['tokens'], 'token')}",
             "size": _sizes(told["sizes"]),
             "version": told["version"],
         }
@@ -88,7 +89,10 @@ def say_status(status: Any, output: Output) -> None:
     tables = status["lancedb"]
     shown = {name: value for name, value in status.items() if not isinstance(value, list | dict)}
     output.fields(
-        shown | {"lancedb": f"{tables['rows']} rows, {tables['waiting']} changes not folded in yet"}
+        shown
+        | {
+            "lancedb": f"{counted(tables['rows'], 'row')}, {counted(tables['waiting'], 'change')} not folded in yet"
+        }
     )
     for one in status["set_aside"]:
         output.line(f"set aside  {one['path']}: {one['trouble']}")
@@ -120,7 +124,7 @@ def say_triggered(done: Any, output: Output) -> int:
     if done["status"] == "disabled":
         output.line(f"{done['name']} is switched off: --force runs it all the same, ome.toml switches it on.")
         return 1
-    output.line(f"{done['name']}: {done['status']}, {done['dispatched']} runs.")
+    output.line(f"{done['name']}: {done['status']}, {counted(done['dispatched'], 'run')}.")
     for run in done["runs"][: done["dispatched"]]:
         output.line(f"  {run['run_id']}  {run['status']}  {run['error'] or ''}".rstrip())
     return 0 if done["status"] not in {"failed", "timeout"} else 1
@@ -242,7 +246,9 @@ def export(call: CommandCall) -> int:
     with call.opened() as memory:
         done = memory.export_sqlite(call.fields["target"])
     call.output.value(done)
-    call.output.line(f"{done['target']} holds the memories: {done['memories']}, in {done['bytes']} bytes.")
+    call.output.line(
+        f"{done['target']} holds the memories: {done['memories']}, in {counted(done['bytes'], 'byte')}."
+    )
     return 0
 
 
@@ -261,7 +267,9 @@ def log(call: CommandCall) -> int:
         if args.checkpoints:
             found = memory.checkpoints(**space)
             output.value(found)
-            lines = [f"{one['id']} {one['at']} {one['changes']} changes {one['label']}" for one in found]
+            lines = [
+                f"{one['id']} {one['at']} {counted(one['changes'], 'change')} {one['label']}" for one in found
+            ]
             output.line("\n".join(lines) or "No checkpoints.")
             return 0
         changes = call.ask(memory)["changes"]
@@ -295,7 +303,7 @@ def say_restored(data: Any, output: Output) -> None:
     for action, words in told.items():
         found = by_action[action]
         if found:
-            output.line(f"{words} {len(found)} {'entry' if len(found) == 1 else 'entries'}.")
+            output.line(f"{words} {counted(len(found), 'entry')}.")
         for item in found:
             output.line(f"      {item['path']}#{item['entry']}")
             if item["words"]:
@@ -330,7 +338,7 @@ def restored(call: CommandCall) -> int:
         call.output.line(
             f"missing  {one['session']}  {one['id']}  {', '.join(one['sender_ids'])} {one['at']}: {one['text']}"
         )
-    call.output.line(f"{len(done['missing'])} messages that this machine had indexed are in no log.")
+    call.output.line(f"Indexed by this machine and in no log: {counted(len(done['missing']), 'message')}.")
     return 1 if done["missing"] else 0
 
 
@@ -364,8 +372,8 @@ def move(call: CommandCall) -> int:
 
 def say_moved(done: Any, output: Output) -> int:
     output.line(
-        f"{done['copied']} files brought over, {done['removed']} removed; {done['verified']} of {done['files']} "
-        f"files ({done['bytes']} bytes) read back and the same -> {done['target']}"
+        f"{counted(done['copied'], 'file')} brought over, {done['removed']} removed; {done['verified']} of "
+        f"{counted(done['files'], 'file')} ({counted(done['bytes'], 'byte')}) read back and the same -> {done['target']}"
     )
     for problem in done["problems"]:
         output.line(f"- {problem}")
