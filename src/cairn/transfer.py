@@ -31,6 +31,7 @@ LEFT_OUT = frozenset({".index", ".tmp", ".server", ".lock", ".git", ".cairn-move
 # Copies of the settings that editors and sync programs leave beside them, and environment files.
 MAY_HOLD_KEYS = re.compile(r"cairn.*toml|\.env", re.IGNORECASE)
 _ARCHIVES = (".tar.gz", ".tgz")
+_OTHER_ARCHIVES = (".zip", ".tar", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar")
 _MAX_HEAD_BYTES = 1 << 20
 _MAX_MEMBERS = 1_000_000
 _MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -80,12 +81,18 @@ def export(storage: StorageBackend, target: str, keep: Keep = lambda _, text: te
         keep: Gives the text to copy for each file; None leaves the file out.
 
     Raises:
+        Invalid: its name is that of an archive of another kind (.zip).
         Conflict: the target is there and not empty.
         Unavailable: the target cannot be made.
     """
     place = _place(target)
     if place.name.endswith(_ARCHIVES):
         return _export_archive(storage, place, keep)
+    if place.name.lower().endswith(_OTHER_ARCHIVES) and not place.is_dir():
+        raise Invalid(
+            f"{target} is named like an archive of another kind: give a name that ends in .tar.gz, or that of a new folder.",
+            target=target,
+        )
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise Conflict(
             f"{target} is there already and not an empty folder. Choose another name.", target=target
@@ -337,15 +344,25 @@ class _Member(tarfile.TarInfo):
         return length
 
 
+def source_at(source: str) -> Path:
+    """The folder or archive that is to be brought in.
+
+    Raises:
+        NotFound: there is none.
+    """
+    place = _place(source)
+    if not place.is_dir() and not place.is_file():
+        raise NotFound(f"{source}: there is no such folder or archive.", source=source)
+    return place
+
+
 @contextmanager
 def _opened(source: str, max_bytes: int = 0) -> Iterator[Path]:
     """The folder at `source`, or one that an archive is unpacked to meanwhile."""
-    place = _place(source)
+    place = source_at(source)
     if place.is_dir():
         yield place
         return
-    if not place.is_file():
-        raise NotFound(f"{source}: there is no such folder or archive.", source=source)
     with tempfile.TemporaryDirectory(prefix="cairn-import-") as scratch:
         try:
             with tarfile.open(place, "r:*", tarinfo=_Member) as archive:

@@ -174,6 +174,8 @@ def test_global_options_stand_on_either_side(cli, before, tmp_path):
         (["skills", "scan", ""], 2, "folders"),
         (["import", ""], 2, "path"),
         (["export", ""], 2, "path"),
+        (["export", "x.zip"], 2, ".tar.gz"),
+        (["add", "--session", "s", "--at", "yesterday", "hi"], 2, "2026-06-01"),
     ],
 )
 def test_bad_input_has_a_code_and_a_sentence(cli, words, code, part):
@@ -379,6 +381,21 @@ def test_export_and_import_carry_everything(cli, tmp_path):
         assert main(["--root", other, "import", str(target)]) == 0
         files = {p.relative_to(other).as_posix() for p in (tmp_path / f"root-{target.name}").rglob("*.md")}
         assert files == {p.relative_to(cli.root).as_posix() for p in cli.root.rglob("*.md")}
+
+
+def test_an_import_of_nothing_makes_no_root(cli, tmp_path):
+    """A slip in a name is said before a root is made for what does not come."""
+    code, _, err = cli("import", str(tmp_path / "nope"))
+    assert (code, "no such folder or archive" in err) == (3, True)
+    assert not cli.root.exists()
+
+
+@pytest.mark.parametrize("when", ["2026-06-01", "2026-06-01T02:00:00+02:00", "1780272000000"])
+def test_when_it_was_said_is_a_day_a_time_or_milliseconds(cli, when):
+    """`add --at` takes what --since takes; without an offset it is the display zone's."""
+    assert cli("add", "--session", "s", "--sender", "a", "--at", when, "I keep bees")[0] == 0
+    (log,) = cli.root.rglob("sessions/**/*.jsonl")
+    assert "1780272000000" in log.read_text()
 
 
 def test_import_merges_and_never_overwrites(cli, tmp_path):

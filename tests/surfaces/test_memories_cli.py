@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -298,14 +299,33 @@ def test_the_log_knows_writes_and_hand_edits_and_takes_them_back(cli):
 
 
 def test_doctor_reports_memories_and_mends_what_is_safe(cli):
-    """A37: what the gate would have refused and stale marks are findings with a next step; --fix mends the safe."""
+    """A37: a person's edit is no finding; --fix renews the mark of its text, and its own writes are indexed after it."""
     told(cli, "remember", "The bell rings at eight in the chapel.")
     note = next(cli.root.rglob("memory-*.md"))
     note.write_text(note.read_text().replace("at eight", "at nine"))
-    findings = told(cli, "doctor")["findings"]
-    assert any("dedupe mark" in one["what"] and "--fix" in one["next"] for one in findings)
-    assert told(cli, "doctor", "--fix")["mended"]
-    assert not any("dedupe mark" in one["what"] for one in told(cli, "doctor")["findings"])
+    assert not any("mem_" in one["what"] for one in told(cli, "doctor")["findings"])
+    told(cli, "cascade", "sync")
+    fixed = told(cli, "doctor", "--fix")
+    assert ["dedupe mark" in one["what"] for one in fixed["mended"]] == [True]
+    assert not any("the index is" in one["what"] for one in fixed["findings"])
+    assert told(cli, "doctor", "--fix")["mended"] == []
+
+
+def test_numbers_and_times_read_as_a_person_writes_them(cli):
+    """No float of sixteen digits, and no microseconds, of a memory and in the lists of runs."""
+    key = told(cli, "remember", "The bell rings at eight in the chapel.")["memory"]["id"]
+    told(cli, "sweep")
+    for words in (("memories", "show", key), ("runs",), ("status",)):
+        out = cli(*words)[1]
+        assert out
+        assert not re.search(r"\d\.\d{4}", out.replace(str(cli.root), "")), out
+
+
+def test_an_export_that_is_empty_is_named(cli, tmp_path):
+    """What cannot be brought in is said with its file."""
+    (tmp_path / "export.json").write_text("")
+    code, _, err = cli("memories", "import", "--from", "mem0", "export.json")
+    assert (code, "export.json is empty" in err) == (2, True)
 
 
 def test_exports_of_other_programs_come_in_once_and_wait(cli, tmp_path):

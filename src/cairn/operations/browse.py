@@ -516,7 +516,7 @@ def _window(since: str | None, until: str | None, zone: Any) -> dict[str, Any]:
     """A filter for a stretch of time; a bare day is the whole of it, in the display zone."""
     bounds: dict[str, int] = {}
     if since is not None:
-        bounds["gte"] = int(_moment(since, zone, "since").timestamp() * 1000)
+        bounds["gte"] = int(moment_told(since, zone, "since").timestamp() * 1000)
     if until is not None and (end := _end_of(until, zone)) is not None:
         bounds["lt"] = int(end.timestamp() * 1000)
     return {"timestamp": bounds} if bounds else {}
@@ -527,11 +527,12 @@ def _end_of(until: str, zone: Any) -> datetime | None:
     try:
         day = date.fromisoformat(until)
     except ValueError:
-        return _moment(until, zone, "until")
-    return None if day == date.max else _moment((day + timedelta(days=1)).isoformat(), zone, "until")
+        return moment_told(until, zone, "until")
+    return None if day == date.max else moment_told((day + timedelta(days=1)).isoformat(), zone, "until")
 
 
-def _moment(text: str, zone: Any, field: str) -> datetime:
+def moment_told(text: str, zone: Any, field: str) -> datetime:
+    """The moment a person means, in UTC; without an offset it is meant in `zone`."""
     try:
         at = datetime.fromisoformat(text)
         at = at if at.tzinfo else at.replace(tzinfo=zone)

@@ -18,7 +18,7 @@ from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Remember, Single
 from cairn.operations.persons import Persons
 from cairn.surfaces.command import Command, CommandCall, after_a_look, outcome, text_of
-from cairn.surfaces.output import Output, short
+from cairn.surfaces.output import Output, rounded, short
 from cairn.surfaces.talk_cli import as_prompt_argument, fill_prompt
 
 
@@ -43,7 +43,11 @@ def say_row(row: Any, output: Output) -> None:
     output.block(str(row["content"]))
     hidden = {"id", "content", "category", "status", "tier", "dedupe_key"}
     output.fields(
-        {name: value for name, value in row.items() if name not in hidden and value not in {None, ""}}
+        {
+            name: rounded(value)
+            for name, value in row.items()
+            if name not in hidden and value not in {None, ""}
+        }
     )
 
 
@@ -107,6 +111,8 @@ def _read_file(args: argparse.Namespace, fields: dict[str, Any]) -> None:
         fields["text"] = rows_text(path)
     else:
         fields["text"] = text_of(args.file)
+        if not fields["text"]:
+            raise Invalid(f"{args.file} is empty: there is nothing to bring in.", file=args.file)
 
 
 def _folder(at: Path) -> str:

@@ -62,12 +62,24 @@ def _messages_from(args: argparse.Namespace) -> list[dict[str, Any]]:
             raise Invalid("There is nothing to add: give a text or --file.", field="text")
         said: dict[str, Any] = {
             "role": args.role,
-            "timestamp": args.at if args.at is not None else time.time_ns() // 1_000_000,
+            "timestamp": _said_at(args),
             "content": " ".join(args.text),
         }
         who = {"sender_id": args.sender, "sender_name": args.name}
         return [said | {name: value for name, value in who.items() if value is not None}]
     return list(_parse_messages(text_of(args.file), args.file))
+
+
+def _said_at(args: argparse.Namespace) -> int:
+    """When a message was said, in epoch milliseconds; a time without an offset is one of the display zone."""
+    if args.at is None:
+        return time.time_ns() // 1_000_000
+    try:
+        return int(args.at)
+    except ValueError:
+        from cairn.operations.browse import moment_told
+
+        return int(moment_told(args.at, settings_for(args).zone, "--at").timestamp() * 1000)
 
 
 def _parse_messages(text: str, name: str) -> Iterable[dict[str, Any]]:
@@ -297,7 +309,10 @@ COMMANDS = (
                 "default": "user",
                 "help": "whose turn it was",
             },
-            "--at": {"type": int, "metavar": "MS", "help": "when, in epoch milliseconds (default now)"},
+            "--at": {
+                "metavar": "WHEN",
+                "help": "when: a day or time like 2026-06-01T12:00, or epoch milliseconds (default now)",
+            },
             "--file": {
                 "metavar": "FILE",
                 "help": "a JSON array or JSON lines of messages; - for standard input",

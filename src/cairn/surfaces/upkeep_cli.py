@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -252,6 +253,13 @@ def export(call: CommandCall) -> int:
     return 0
 
 
+def _there(_args: argparse.Namespace, fields: dict[str, Any]) -> None:
+    """A slip in the name of what is to come in makes no root."""
+    from cairn.transfer import source_at
+
+    source_at(fields["source"])
+
+
 # ---------------------------------------------------------------- time
 
 
@@ -471,7 +479,7 @@ COMMANDS = (
         run=export,
     ),
     Command("backup", Upkeep.backup, positional="target"),
-    Command("import", Upkeep.import_from, positional="source", reading=False),
+    Command("import", Upkeep.import_from, positional="source", fill=_there, reading=False),
     Command(
         "log",
         Time.log,
