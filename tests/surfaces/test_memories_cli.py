@@ -298,6 +298,23 @@ def test_the_log_knows_writes_and_hand_edits_and_takes_them_back(cli):
     assert cli("log", "--root", str(cli.root / "nowhere"))[0] == 3
 
 
+@pytest.mark.parametrize("where", [(), ("--project", "harbor")])
+def test_a_restore_of_several_says_how_all_of_it_is_taken_back(cli, where):
+    """The command that it prints brings every entry back to how it was before, in the same space."""
+    cli("init")
+    mark = told(cli, *where, "log", "--mark", "empty")["id"]
+    texts = ["The ferry leaves at noon.", "The bell rings at eight in the chapel."]
+    for text in texts:
+        told(cli, *where, "remember", text)
+    code, out, _ = cli(*where, "restore", mark)
+    assert (code, "Took out what was not there then: 2 entries." in out) == (0, True)
+    assert cli(*where, "memories", "list")[0] == 1
+    back = re.search(r"To take all of this back: `cairn (.+)`", out)
+    assert back
+    assert cli(*back[1].split())[0] == 0
+    assert {one["content"] for one in told(cli, *where, "memories", "list")["memories"]} == set(texts)
+
+
 def test_doctor_reports_memories_and_mends_what_is_safe(cli):
     """A37: a person's edit is no finding; --fix renews the mark of its text, and its own writes are indexed after it."""
     told(cli, "remember", "The bell rings at eight in the chapel.")

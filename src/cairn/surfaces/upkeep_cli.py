@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cairn.operations.access import Access
 from cairn.operations.moving import BUCKET, Moving
@@ -17,6 +17,9 @@ from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
 from cairn.surfaces.command import Command, CommandCall, current_folder, settings_for, told
 from cairn.surfaces.output import Output, counted
+
+if TYPE_CHECKING:
+    from cairn.memory import Memory
 
 # ---------------------------------------------------------------- the index
 
@@ -318,17 +321,31 @@ def say_restored(data: Any, output: Output) -> None:
                 output.line(f"      {item['words']}")
     if not any(by_action[action] for action in told):
         output.line("Nothing to restore.")
-    elif not data["dry_run"]:
+    elif not data["dry_run"] and (
+        data["before"] is None or len(by_action["write"] + by_action["remove"]) == 1
+    ):
         output.line("To take this back, restore the change: `cairn log` lists it first.")
+    elif not data["dry_run"]:
+        output.line(f"To take all of this back: `{data['before']}`")
     for item in by_action["purged"]:
         output.line(f"Left as it is: {item['path']}#{item['entry']}: its text was forgotten.")
+
+
+def _last_change(call: CommandCall, memory: Memory) -> str | None:
+    """The command that brings everything back to how it is now, by the time of the last change; None where there is none."""
+    space = {name: call.fields[name] for name in ("app_id", "project_id")}
+    changes = told(memory, Time.log.operation, {"limit": 1, **space})["changes"]  # type: ignore[attr-defined]
+    named = {name: getattr(call.args, name) for name in ("app", "project")}
+    here = "".join(f"--{name} {value} " for name, value in named.items() if value != "default")
+    return f"cairn {here}restore {changes[0]['at']}" if changes else None
 
 
 def restored(call: CommandCall) -> int:
     """Restore entries; the word `database` asks what is back and what is missing after the database was lost."""
     with call.opened() as memory:
         if call.fields["target"] != "database":
-            return call.command.say(call.ask(memory), call.output)
+            before = _last_change(call, memory)
+            return call.command.say({**call.ask(memory), "before": before}, call.output)
         done = memory.read_back()
     call.output.value(done)
     if not done["at"]:
