@@ -261,6 +261,22 @@ def test_a_project_gets_its_own_files_and_words(home: Path, tmp_path: Path) -> N
     assert below(work) == before and not (work / ".codex").exists()
 
 
+def test_a_host_that_is_set_up_twice_is_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the user's hooks and a repository's both run: whichever comes second, how to take back the other is said."""
+    (Path.cwd() / "README.md").touch()
+    assert main(["integrate", "claude"]) == 0
+    assert "set up" not in capsys.readouterr().err
+    assert main(["integrate", "claude", "--project"]) == 0
+    said = capsys.readouterr().err
+    assert "for all your projects, too" in said and "`cairn integrate claude --remove`" in said
+    assert main(["integrate", "claude"]) == 0
+    assert "in 1 repository, too" in capsys.readouterr().err
+    assert main(["integrate", "codex"]) == 0
+    assert main(["integrate", "claude", "--project", "--remove"]) == 0
+    assert main(["integrate", "claude"]) == 0
+    assert "set up" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("host", "link"), [("claude", ".claude"), ("claude", ".mcp.json"), ("codex", "AGENTS.md")]
 )

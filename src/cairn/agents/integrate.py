@@ -313,6 +313,17 @@ def receipt_path(root: Path, host: str, project: Path | None) -> Path:
     return spool.folder(root) / "written" / f"{host}-{name}.json"
 
 
+def other_places(root: Path, host: str, project: Path | None) -> int:
+    """How many places hold what was written for this host and is in force where `project`'s is, too.
+
+    For a repository that is the person's own settings, for these every repository that was set up alone.
+    """
+    user = receipt_path(root, host, None)
+    if project is not None:
+        return int(user.exists())
+    return sum(path != user for path in user.parent.glob(f"{host}-*.json"))
+
+
 def keep_receipt(at: Path, changes: list[HostChange]) -> None:
     """Note what was inserted, beside what an earlier run has inserted."""
     files = {file["path"]: file for file in _receipt(at)["files"]}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cairn.errors import Invalid
 from cairn.surfaces.command import Command, CommandCall
-from cairn.surfaces.output import Output
+from cairn.surfaces.output import Output, counted
 
 if TYPE_CHECKING:
     from cairn.agents.integrate import HostChange
@@ -82,9 +82,27 @@ def integrate(call: CommandCall) -> int:
         spool.prepared(settings.root)
         plans.apply(changes, at)
     _tell(args, output, changes, left)
+    if not args.remove and args.host != "opencode":  # which has no hooks
+        _say_twice(args, plans.other_places(settings.root, args.host, project), output)
     if not output.as_json and not args.remove:
         output.line(_after(args, settings.root))
     return 1 if left else 0
+
+
+def _say_twice(args: argparse.Namespace, others: int, output: Output) -> None:
+    """A host runs the hooks of its user and of a repository; of the same command some run only one."""
+    if not others:
+        return
+    place, undone = "for all your projects", f"cairn integrate {args.host} --remove"
+    if not args.in_project:
+        place, undone = (
+            f"in {counted(others, 'repository')}",
+            f"cairn integrate {args.host} --project --remove",
+        )
+    output.note(
+        f"{args.host} is set up {place}, too: where both hold, its hooks may run twice, and what is recalled stands there "
+        f"twice. Keep one: `{undone}`{'' if args.in_project else ' in the repository'} takes the other back."
+    )
 
 
 def _after(args: argparse.Namespace, root: Path) -> str:
