@@ -125,6 +125,21 @@ def test_forgetting_by_id_alone_finds_the_copies_on_request(world: World) -> Non
     assert receipt.removed["messages"] == 4
 
 
+def test_an_entry_is_named_by_either_of_its_ids(world: World) -> None:
+    """The id that searches print, with its owner before it, names the same entry as the one in the note."""
+    _plant(world)
+    draft = Draft({}, {"Fact": "Dana fasts."})
+    entry_id = world.notebook.append("atomic_fact", DANA, "2026-06-02", [draft])[0].entry_id
+    public = f"dana_{entry_id}"
+    for named in (entry_id, public):
+        receipt = forget.forget(world.keeper, SPACE, named, scope=DANA, dry_run=True)
+        assert "Dana fasts." in str(receipt.taken)
+    with pytest.raises(NotFound, match="belongs to dana, not to eve"):
+        forget.forget(world.keeper, SPACE, public, scope=Scope(SPACE, "user", "eve"), dry_run=True)
+    with pytest.raises(Invalid, match="by its words"):
+        forget.forget(world.keeper, SPACE, "migration", dry_run=True)
+
+
 def test_what_was_not_asked_for_stays(world: World) -> None:
     """Forget: neighbours, the rest of an episode, other messages and other projects are untouched."""
     other = Space("default", "other")

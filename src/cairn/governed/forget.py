@@ -263,12 +263,20 @@ def _named(
 def _entry(
     keeper: Keeper, space: Space, memory_id: str, scope: Scope | None
 ) -> tuple[Record | Entry, str, Scope]:
-    entry_id = split_public_id(memory_id)[1]
+    owner, entry_id = split_public_id(memory_id)
     if not entry_id.startswith("mem_"):
+        try:
+            kind_of_entry(entry_id)
+        except Invalid as error:
+            told = f"{error} What has no id is forgotten by its words (--words)."
+            raise Invalid(told, field="memory_id") from None
         if scope is None:
             raise Invalid(f"{memory_id} is not a memory: name the scope it belongs to.", field="scope")
-        kind_of_entry(memory_id)
-        return keeper.notebook.find(scope, memory_id)[1], memory_id, scope
+        if owner and owner != scope.owner:
+            raise NotFound(
+                f"{memory_id} belongs to {owner}, not to {scope.owner or 'the project'}.", id=memory_id
+            )
+        return keeper.notebook.find(scope, entry_id)[1], entry_id, scope
     record = keeper.find(space, memory_id, scope=scope)
     return record, record.entry_id, record.scope
 
