@@ -18,6 +18,7 @@ from cairn.config import load
 from cairn.engines import sizes
 from cairn.memory import Memory
 from cairn.rights import OPEN
+from cairn.web import marking
 from cairn.web.desk import Desk
 from cairn.web.pages import WebPages
 from cairn.web.views import VIEWS
@@ -293,6 +294,25 @@ def test_every_entry_tells_what_contradicts_it(tmp_path):
         memory.flush("s1")
         (episode,) = memory.timeline()["entries"]
         assert memory.linked(episode["id"])["contradicts"] == []
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "shown"),
+    [
+        ("猫の名前", "私の猫の名前はミケです。", "私の<mark>猫の名前</mark>はミケです。"),
+        ("猫の名前", "コミットする前に必ずテストを実行する。", "コミットする前に必ずテストを実行する。"),
+        ("猫", "猫が好き", "<mark>猫</mark>が好き"),
+        ("where is Lisbon", "私はLisbonに引っ越しました", "私は<mark>Lisbon</mark>に引っ越しました"),
+        ("strassen", "Die Straßen <b>", "Die <mark>Straßen</mark> &lt;b&gt;"),
+    ],
+)
+def test_what_matched_is_marked_and_no_more(question, text, shown):
+    assert marking.marked(text, marking.terms(question)) == shown
+
+
+def test_an_excerpt_begins_where_something_matched():
+    text = "あ" * 900 + " 猫の名前はミケです。"
+    assert "<mark>猫の名前</mark>" in marking.excerpt(text, marking.terms("猫の名前"))
 
 
 def test_a_timeline_of_many_is_one(tmp_path):

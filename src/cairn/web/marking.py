@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from markupsafe import Markup, escape
 
-from cairn.language.words import query_terms, stem, tokens
+from cairn.language.words import is_unspaced, query_terms, stem, tokens
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -73,11 +75,37 @@ def marked(text: str, wanted: frozenset[str]) -> Markup:
     shown, out, at = plain(text), Markup(), 0
     if not wanted:
         return escape(shown)
-    for found in _WORD.finditer(shown):
-        if _matches(found.group(), wanted):
-            out += escape(shown[at : found.start()]) + Markup("<mark>{}</mark>").format(found.group())
-            at = found.end()
+    for start, end in _hits(shown, wanted):
+        out += escape(shown[at:start]) + Markup("<mark>{}</mark>").format(shown[start:end])
+        at = end
     return out + escape(shown[at:])
+
+
+def _hits(text: str, wanted: frozenset[str]) -> Iterator[tuple[int, int]]:
+    """Where words that match stand. Where words stand without blanks: pairs of characters, or single ones for a question of one."""
+    least = 2 if any(len(one) == 2 and is_unspaced(one[0]) for one in wanted) else 1
+    for found in _WORD.finditer(text):
+        if found.group().isascii():
+            if _matches(found.group(), wanted):
+                yield found.span()
+            continue
+        for blankless, places in groupby(range(*found.span()), key=lambda at: is_unspaced(text[at])):
+            piece = [*places]
+            start, end = piece[0], piece[-1] + 1
+            if not blankless:
+                if _matches(text[start:end], wanted):
+                    yield start, end
+                continue
+            hit = {
+                at + n
+                for at in range(start, end - least + 1)
+                if text[at : at + least].casefold() in wanted
+                for n in range(least)
+            }
+            for matches, run in groupby(piece, key=hit.__contains__):
+                if matches:
+                    stretch = [*run]
+                    yield stretch[0], stretch[-1] + 1
 
 
 def _matches(word: str, wanted: frozenset[str]) -> bool:
@@ -90,11 +118,7 @@ def _matches(word: str, wanted: frozenset[str]) -> bool:
 def excerpt(text: str, wanted: frozenset[str], most: int = _EXCERPT) -> Markup:
     """The stretch of a text around the first words that match, marked."""
     flat = " ".join(text.split())
-    first = (
-        next((one.start() for one in _WORD.finditer(flat) if _matches(one.group(), wanted)), 0)
-        if wanted
-        else 0
-    )
+    first = next((start for start, _ in _hits(flat, wanted)), 0) if wanted else 0
     start = max(0, first - most // 3) if first > most * 2 // 3 else 0
     if start:
         start = flat.find(" ", start) + 1
