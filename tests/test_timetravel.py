@@ -158,7 +158,7 @@ def test_an_entry_comes_back_where_it_stands_behind_one_without_a_line_end(world
     assert made is not None
     assert "Rain." not in made
     assert made.count(f"\n<!-- entry:{two} -->\n") == 1
-    assert list(taken_apart(made)) == [one, two, HEAD]
+    assert list(taken_apart(world.at, made)) == [one, two, HEAD]
 
 
 def test_reading_as_of_a_moment(world):

@@ -176,6 +176,7 @@ def test_a_run_of_little_words_keeps_nobody_from_being_found(tmp_path):
         memory.add("two", [{"sender_id": "bo", "role": "user", "content": "The ferry leaves at nine."}])
         memory.flush("one")
         memory.flush("two")
+        memory.sync()
         found = memory.search("ferry", user_id="bo", method="keyword", consistency="strong")
         assert found.episodes and found.freshness.state == "fresh"
         assert not memory.search("l'" * 10_000, user_id="bo", method="keyword").episodes

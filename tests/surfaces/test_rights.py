@@ -321,7 +321,7 @@ def test_every_route_has_a_case(tmp_path):
     """A route that nobody thought of here would be one whose rights nobody thought of."""
     app: Any = build_app(AsyncMemory(load(tmp_path)), own=False)
     found = set()
-    for route in app.app._app._app.routes:
+    for route in app.app._app.routes:
         if is_page(route.path) or route.path == "/mcp":  # tried in test_page.py and test_mcp_http.py
             continue
         path = next((route.path.removeprefix(v) for v in VERSIONS if route.path.startswith(v)), route.path)
