@@ -24,6 +24,7 @@ def said(text: str) -> list[Message]:
 
 
 PLANS = [
+    ("My birthday is on 24 November.", "2026-11-24", "2026-11-24"),
     ("We meet her tomorrow at 14:00.", "2026-11-12", "2026-11-12"),
     ("We meet her on Monday at 14:00.", "2026-11-16", "2026-11-16"),
     ("I fly to Rome on Friday.", "2026-11-13", "2026-11-13"),
@@ -195,9 +196,15 @@ def test_the_weather_the_past_and_no_appointment_are_no_plans(text: str) -> None
 
 
 def test_a_far_appointment_is_ahead_until_its_day() -> None:
-    """Its year is not told, so the window is assumed; it does not end before the day it names."""
+    """Its year is not told, and the nearest is meant: it is that day alone. A promise may name another day than its own."""
     (plan,) = foresights_of(said("Wedding in Porto on 12 December."), UTC)
-    assert (plan.end.isoformat(), plan.is_stated) == ("2026-12-12", False)
+    assert (plan.start.isoformat(), plan.end.isoformat(), plan.is_stated) == (
+        "2026-12-12",
+        "2026-12-12",
+        True,
+    )
+    (plan,) = foresights_of(said("I promised her on 24 November to repair the bike."), UTC)
+    assert (plan.end.isoformat(), plan.is_stated) == ("2026-12-11", False)
 
 
 @pytest.mark.parametrize(("text", "start", "end"), PLANS)

@@ -97,7 +97,7 @@ def _ahead(one: Spoken, before: Spoken | None, said: Told, setting: Setting) -> 
     # "It's already 15 April", "over the past week" end today; "tonight" is ahead.
     coming = [m for m in named if m.end > today or (m.start == today and not m.is_absolute)]
     # A day that leaves two readings ("next Friday") makes a plan all the same; its window is then assumed.
-    vague = [m.end for m in dates.mentions(text, said.at, lean=1) if m.end > today] if not named else []
+    vague = [m for m in dates.mentions(text, said.at, lean=1) if m.end > today] if not named else []
     if (
         not text
         or (named and not coming)
@@ -110,12 +110,25 @@ def _ahead(one: Spoken, before: Spoken | None, said: Told, setting: Setting) -> 
     if first is None or begin + length - first > MAX_CHARS:
         return None
     is_cut = length < len(core.rstrip(" .!…。！"))
-    start, end, is_stated = _window(text, begin, coming, today, plans)
-    end = max(end, *vague) if vague else end
+    if _is_appointed(text, vague, plans):
+        start, end, is_stated = _window(text, 0, vague, today, plans)
+    else:
+        start, end, is_stated = _window(text, begin, coming, today, plans)
+        end = max(end, *(m.end for m in vague)) if vague else end
     quoted = quote(said.message.speaker, said.quoted(first, begin + length), is_cut=is_cut)
     named_too = (sender for sender in setting.named(text, said.message))
     about = (said.message.sender_id, *sorted(named_too))
     return Foresight(quoted, start, end, is_stated, one.text, said.message, about)
+
+
+def _is_appointed(text: str, vague: Sequence[dates.TimeMention], plans: _Plans) -> bool:
+    """Whether an unclear day is that of an occasion: "my birthday is on 24 November" leaves only the year open, and the
+    nearest is meant. A promise may name the day it was made, or what it is about.
+    """
+    if len(vague) != 1 or vague[0].start != vague[0].end or not any(map(str.isdigit, vague[0].words)):
+        return False
+    is_one = plans.appointed.search(text) or plans.scheduled.search(text) or plans.noted.match(text)
+    return bool(is_one) and not plans.commitment.search(text)
 
 
 def _is_plan(
