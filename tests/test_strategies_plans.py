@@ -254,6 +254,7 @@ GERMAN = [
     ("Ich bin in Leipzig aufgewachsen.", "Identity", "origin"),
     ("Ich bin Vegetarierin.", "Health", "diet"),
     ("Ich bin allergisch gegen Nüsse.", "Health", ""),
+    ("Ich bin gegen Erdnüsse allergisch.", "Health", ""),
     ("Ich esse kein Fleisch.", "Health", "diet"),
     ("Meine Lieblingsfarbe ist Grün.", "Preference", "favorite farb"),
     ("Ich spiele gern Schach.", "Preference", "taste schach"),
