@@ -348,3 +348,12 @@ def test_an_insertion_adds_one_entry_and_comes_out_again(
     now = json.loads(done.text)
     assert {key: now[key] for key in holder} == holder and set(now) == {*holder, path[0]}
     assert edits.take_out(done.text, [(done.at, done.piece)]) == text
+
+
+@pytest.mark.parametrize("host", integrate.HOSTS)
+def test_a_persons_folder_stays_where_nothing_is_left_in_it(host: str, home: Path) -> None:
+    """The folder they stand in holds a host's file alone: only folders that hosts keep settings in go with it."""
+    work = Path.cwd()
+    assert main(["integrate", host, "--project"]) == 0
+    assert main(["integrate", host, "--project", "--remove"]) == 0
+    assert work.is_dir() and list(work.iterdir()) == [] and home.is_dir()

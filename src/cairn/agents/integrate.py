@@ -27,6 +27,8 @@ from cairn.engines import spool
 from cairn.errors import Invalid, NotFound
 
 HOSTS = ("claude", "codex", "cursor", "gemini", "opencode")
+# Folders of the hosts' settings, made with the first file in them; any other is a person's, empty or not.
+_OWN_FOLDERS = frozenset({".claude", ".codex", ".cursor", ".gemini", "opencode"})
 NOTES = """\
 ## Memory
 
@@ -292,8 +294,9 @@ def write(changes: list[HostChange]) -> None:
         target = Path(os.path.realpath(change.path))
         if change.after is None:
             target.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                target.parent.rmdir()  # a folder that held nothing else
+            if target.parent.name in _OWN_FOLDERS:
+                with contextlib.suppress(OSError):
+                    target.parent.rmdir()  # it held nothing else
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
