@@ -35,6 +35,7 @@ class Nursery:
             env={**os.environ, "PYTHONPATH": "src"},
         )
         self._rest = b""
+        self._heard: dict[str, list[object]] = defaultdict(list)
         self.intents: dict[str, dict] = {}
         self.acked: set[str] = set()
         self.broken: list[str] = []
@@ -46,9 +47,9 @@ class Nursery:
         self._process.stdin.flush()
 
     def listen(self, seconds: float, until: str = "", count: int = 1) -> list[object]:
-        """Take in lines for `seconds`, or until `count` of the kind `until` came."""
+        """Take in lines for `seconds`, or until `count` of the kind `until` came; those that came before count, too, once."""
         assert self._process.stdout is not None
-        found: list[object] = []
+        found = self._heard[until]
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and len(found) < count:
             if not select.select([self._process.stdout], [], [], left)[0]:
@@ -66,9 +67,12 @@ class Nursery:
                     self.acked.add(value)
                 elif kind == "broken":
                     self.broken.append(value)
-                if kind == until:
-                    found.append(value)
-        return found
+                self._heard[kind].append(value)
+        return [found.pop(0) for _ in range(min(count, len(found)))]
+
+    def forget(self) -> None:
+        """What was heard and not asked for is of those who are dead."""
+        self._heard.clear()
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -107,6 +111,7 @@ def run(root: Path, kills: int, seed: int) -> dict[str, int]:
                 os.kill(pid, signal.SIGKILL)
             nursery.order(f"reap {len(pids)}")
             nursery.listen(LONG, "reaped")
+            nursery.forget()
             shutil.rmtree(root / ".index", ignore_errors=True)
             killed += len(pids)
             rounds += 1
