@@ -254,11 +254,12 @@ def test_a_destroyed_ledger_line_does_not_keep_the_root_shut(tmp_path):
     kit.capture._inbox.flush(Space(), "s1")
     [ledger] = (tmp_path / ".tmp" / "cells").iterdir()
     hostile = [
-        '["cut", "mc_1", "default", "default", 5]',
-        '["cut", "mc_2", "..", "x", "s"]',
+        '["cut", "mc_1", "default", "default", 5, ""]',
+        '["cut", "mc_2", "..", "x", "s", ""]',
         "[" * 100_000,
-        '["cut", ["x"], "a", "b", "c"]',
-        '["cut", "mc_3", "default", "default", "../../up"]',
+        '["cut", ["x"], "a", "b", "c", 5]',
+        '["cut", "mc_3", "default", "default", "../../up", ""]',
+        '["cut", "mc_4", "default", "default", "s"]',
         "{}",
         "null",
     ]

@@ -735,7 +735,7 @@ def test_appends_that_meet_are_committed_together(journals, monkeypatch):
         flushes.append(1)
         if len(flushes) == 1:
             arrived.set()
-            until(lambda: len(journals._queues[AT.key].waiting) == 8)
+            until(lambda: len(journals.together.lines[AT.key].waiting) == 8)
         real(fd)
 
     monkeypatch.setattr(os, "fdatasync", slow)
@@ -750,7 +750,46 @@ def test_appends_that_meet_are_committed_together(journals, monkeypatch):
 
     assert len(flushes) == 2
     assert sorted(journals.read(AT).lines) == sorted(["first", "lead", *(f"f{n}" for n in range(8))])
-    assert journals._queues == {}
+    assert journals.together.lines == {}
+
+
+def test_an_interrupted_commit_acknowledges_nobody(journals, monkeypatch):
+    """Durable: where the thread that commits for others is stopped (Ctrl-C), each of them is told so; the next append goes on."""
+    journals.append(AT, ["kept"])
+    arrived, real, answers = threading.Event(), os.fdatasync, []
+
+    def stopped(fd):
+        monkeypatch.setattr(os, "fdatasync", together)
+        arrived.set()
+        until(lambda: len(journals.together.lines[AT.key].waiting) == 3)
+        real(fd)
+
+    def together(fd):
+        monkeypatch.setattr(os, "fdatasync", real)
+        raise KeyboardInterrupt
+
+    def append(name):
+        try:
+            answers.append((name, journals.append(AT, [name])))
+        except BaseException as error:
+            answers.append((name, type(error)))
+
+    monkeypatch.setattr(os, "fdatasync", stopped)
+    threads = [threading.Thread(target=append, args=("lead",))]
+    threads[0].start()
+    arrived.wait(LONG)
+    threads += [threading.Thread(target=append, args=(f"f{n}",)) for n in range(3)]
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+
+    refused = [answer for name, answer in answers if name != "lead"]
+    assert sorted(refused, key=str) == [KeyboardInterrupt, Unavailable, Unavailable]
+    assert journals.read(AT).lines == ("kept", "lead")
+    assert journals.together.lines == {}
+    journals.append(AT, ["next"])
+    assert journals.read(AT).lines == ("kept", "lead", "next")
 
 
 def test_a_failed_commit_tells_everyone_who_waited(journals, monkeypatch):

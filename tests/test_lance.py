@@ -343,7 +343,7 @@ def test_an_answer_that_shows_more_looks_at_more(tmp_path):
         ({"top_k": 7, "limited_to": ["alice"]}, None),
         ({"top_k": 7, "unheard": ["s1"]}, None),
     ):
-        searcher.search(SearchRequest("lantern", user_id="alice", method="keyword", **more))
+        searcher.search(SearchRequest("lantern", ALICE, method="keyword", **more))
         assert noted.ask.count == count
     index.close()
 
@@ -367,6 +367,39 @@ def test_rows_are_folded_in_by_a_process_that_starts_when_due(tmp_path):
         "sys.exit(any(name in sys.modules for name in ('lancedb', 'pyarrow', 'onnxruntime', 'numpy')))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    world.close()
+
+
+def test_tables_that_nobody_asks_are_seldom_brought_up_to_date(tmp_path):
+    """Of few rows memory answers: one process makes the tables, and the next rows wait for their turn there."""
+
+    class Counted(LanceTables):
+        begun = 0
+
+        def begin_fold(self):
+            self.begun += 1
+            self.process = super().begin_fold()
+            return self.process
+
+    world = LargeWorld(tmp_path, rows=40)
+    tables = Counted(tmp_path / ".index")
+    few = Folder(world.index, tables, many=1, apart_seconds=0.0, seldom_below=10_000)
+    until(lambda: few() or few.told()["waiting"] == 0)
+    tables.process.wait()  # it ends after what it has written is seen
+    world.notebook.append("episode", ALICE, DAY, [Draft({"session_id": "new"}, {"Content": "one more"})])
+    world.embedded()
+    for _ in range(5):
+        few()
+    assert (tables.begun, few.told()["waiting"]) == (1, 1)
+    many = Folder(world.index, tables, many=1, apart_seconds=0.0, seldom_below=10)
+    until(lambda: many() or many.told()["waiting"] == 0)
+    assert tables.begun == 2
+    world.notebook.append("episode", ALICE, DAY, [Draft({"session_id": "new"}, {"Content": "and another"})])
+    world.embedded()
+    until(lambda: many() or many.told()["waiting"] == 0)
+    assert tables.begun == 3, "rows that are asked of the tables are there soon"
+    few.stop()
+    many.stop()
     world.close()
 
 

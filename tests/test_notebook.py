@@ -556,7 +556,7 @@ def test_appends_that_arrive_together_are_one_write(tmp_path: Path, monkeypatch:
 
     def commit_late(book, place, locator, batch):
         batches.append(len(batch))
-        until(lambda: len(book._queues[locator.key].waiting) + len(batch) == len(writing))
+        until(lambda: len(book.together.lines[locator.key].waiting) + len(batch) == len(writing))
         commit(book, place, locator, batch)
 
     monkeypatch.setattr(Notebook, "_append_batch", commit_late)

@@ -11,6 +11,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +20,9 @@ from types import SimpleNamespace
 import pytest
 
 from cairn.engines import changes
-from cairn.engines.changes import MAX_RETRIES
-from cairn.engines.database import Database, _Connection
+from cairn.engines.changes import MAX_RETRIES, SqliteState
+from cairn.engines.database import Database, Remembered, _Connection
 from cairn.engines.jobs import SqliteJobs
-from cairn.engines.sqlite import SqliteState
 from cairn.errors import Unavailable
 from cairn.seams import Noticed
 from tests.waiting import LONG
@@ -487,3 +488,62 @@ def test_a_database_that_the_system_refuses_says_what_to_do(tmp_path, monkeypatc
         Unavailable, match=r"told\.db cannot be used: the file system is read-only; make it writable"
     ):
         counter.write(lambda db: db.execute("INSERT INTO told VALUES ('first')"))
+
+
+def test_what_is_remembered_is_read_again_once_anybody_has_committed(tmp_path):
+    """One look at the file answers for what nobody changed; a thread that has not looked yet looks for itself."""
+    path, reads = tmp_path / "sqlite" / "told.db", []
+    ours, theirs = _counter(path), _counter(path)
+    remembered: Remembered[list[str]] = Remembered()
+
+    def words() -> list[str]:
+        return remembered.get(ours, "words", read)
+
+    def read(last: list[str] | None) -> list[str]:
+        reads.append(threading.current_thread().name)
+        found = ours.read(lambda db: [row[0] for row in db.execute("SELECT word FROM told")])
+        return last if last is not None and found == last else found
+
+    def elsewhere() -> list[str]:
+        with ThreadPoolExecutor(1, thread_name_prefix="other") as pool:
+            return pool.submit(words).result()
+
+    first = words()
+    assert first == [] and words() is first and len(reads) == 1
+    assert elsewhere() == [] and len(reads) == 2, "each thread has a connection of its own"
+    assert words() == [] and len(reads) == 2
+    theirs.write(lambda db: db.execute("INSERT INTO told VALUES ('one')"))
+    assert elsewhere() == ["one"] and len(reads) == 3
+    assert words() == ["one"] and len(reads) == 4, (
+        "what another thread read after a change is not ours to trust"
+    )
+    ours.close()
+    theirs.close()
+
+
+def test_threads_that_find_at_once_that_nothing_changed_look_once_each(tmp_path):
+    """What one notes while another reads stays noted: else they would all look again, and each undo what the last one noted."""
+    path, reads = tmp_path / "sqlite" / "told.db", []
+    ours, theirs = _counter(path), _counter(path)
+    remembered: Remembered[list[str]] = Remembered()
+
+    def words(meanwhile: Callable[[], object] = lambda: None) -> list[str]:
+        def read(last: list[str] | None) -> list[str]:
+            reads.append(threading.current_thread().name)
+            found = ours.read(lambda db: [row[0] for row in db.execute("SELECT word FROM told")])
+            meanwhile()
+            return last if last is not None and found == last else found
+
+        return remembered.get(ours, "words", read)
+
+    with ThreadPoolExecutor(1) as other:
+        first = words()
+        assert other.submit(words).result() is first
+        theirs.write(lambda db: db.execute("CREATE TABLE beside(word TEXT)"))
+        reads.clear()
+        assert words(lambda: other.submit(words).result()) is first
+        assert len(reads) == 2
+        assert words() is other.submit(words).result() is first
+        assert len(reads) == 2
+    ours.close()
+    theirs.close()

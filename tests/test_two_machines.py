@@ -203,6 +203,26 @@ def test_words_forgotten_on_one_machine_stay_forgotten(tmp_path):
             assert [path for path in left if "/history/" not in path] == []
 
 
+def test_a_person_forgotten_on_one_machine_stays_forgotten(tmp_path):
+    """Another machine's journal, which still tells of them and has grown meanwhile, does not bring their lines back."""
+    with Machine("one", tmp_path) as one, Machine("two", tmp_path) as two:
+        sync = Sync(one, two, NAMES["Dropbox"], random.Random(4))
+        for _ in range(2):
+            one.memory.remember("Ann keeps a heron on the roof.", scope="user", owner="ann")
+        sync.run()
+        one.memory.forget_person("ann")
+        for _ in range(2):
+            two.memory.remember("Ben keeps an egret in the cellar.", scope="user", owner="ben")
+        for _ in range(5):
+            sync.run()
+            for machine in (one, two):
+                machine.memory.sync()
+        for machine in (one, two):
+            lines = (machine.root / SPACE / "journal/memories.jsonl").read_text().splitlines()
+            assert any('"ben"' in line for line in lines)
+            assert not [line for line in lines if '"ann"' in line]
+
+
 def test_an_episode_that_a_person_reworded_is_not_taken_for_a_copy(tmp_path):
     """Two machines cut the same talk, a person edits one of the two episodes: the edit is there afterwards."""
     with Machine("one", tmp_path) as one, Machine("two", tmp_path) as two:

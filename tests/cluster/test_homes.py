@@ -27,18 +27,6 @@ pytestmark = [
 OWNERS = [f"p{n}" for n in range(12)]
 
 
-@pytest.fixture(scope="module")
-def engines():
-    with many.engines() as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def _keys(monkeypatch):
-    for name, value in many.KEYS.items():
-        monkeypatch.setenv(name, value)
-
-
 def said(text, person="alice", at=1_780_000_000_000):
     return many.said(text, at, person)
 

@@ -33,12 +33,6 @@ pytestmark = [
 ANA, BO = (Scope(Space(), "user", name) for name in ("ana", "bo"))
 
 
-@pytest.fixture(scope="module")
-def engines():
-    with many.engines() as made:
-        yield made
-
-
 class Machine:
     """The rows of one machine, and the tables as it sees them."""
 
@@ -89,9 +83,7 @@ def row(number, text, scope):
 
 
 @pytest.fixture
-def world(engines, tmp_path, monkeypatch):
-    for name, value in many.KEYS.items():
-        monkeypatch.setenv(name, value)
+def world(engines, tmp_path):
     root = f"tables-{random.randrange(10**9)}"
     with ExitStack() as opened:
         yield lambda name, other=root: Machine(tmp_path / name, engines, other, opened)

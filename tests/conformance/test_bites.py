@@ -7,10 +7,10 @@ from datetime import datetime
 import numpy as np
 import pytest
 
+from cairn.engines.changes import SqliteState
 from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
 from cairn.engines.jobs import SqliteJobs
-from cairn.engines.sqlite import SqliteState
 from cairn.errors import InvalidLocatorError, NotFound
 from cairn.seams import Completion, DerivedMaintenance, Info, JournalSlice, Locator, content_hash
 from cairn.seams.storage import WrittenJournals

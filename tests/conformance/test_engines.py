@@ -9,6 +9,7 @@ import pytest
 
 import cairn
 from cairn.config import LlmSettings, load
+from cairn.engines.changes import SqliteState
 from cairn.engines.embedders import HashingEmbedder, Multilingual, ServiceEmbedder, choose
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
@@ -19,7 +20,6 @@ from cairn.engines.large import LargeIndex
 from cairn.engines.locks import FileLocks
 from cairn.engines.onnx_folder import OnnxFolder
 from cairn.engines.rows import SqliteIndex
-from cairn.engines.sqlite import SqliteState
 from cairn.engines.vault import VaultBackend
 from cairn.engines.writers import OpenAIWriter
 from cairn.index.corpus import KNOWLEDGE, knowledge_scope

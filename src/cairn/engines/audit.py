@@ -141,9 +141,5 @@ def _rewritten(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -
         changed += made != value
         out.append(line if made == value else json.dumps(made, separators=(",", ":")).encode("ascii"))
     if changed:
-        fresh = path.with_name(f".{path.name}.tmp.{os.getpid()}")
-        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(file, "wb") as target:
-            target.write(b"".join(line + b"\n" for line in out))
-        os.replace(fresh, path)
+        plain.put(path, b"".join(line + b"\n" for line in out))
     return changed

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -22,12 +23,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from cairn.canonical import from_json
-from cairn.engines.inmemory import nothing_at, stored, written_by_another
 from cairn.engines.objects import ARCHIVED, ObjectBackend, opened_store
 from cairn.engines.postgres import Postgres, PostgresJournals, PostgresLocks
+from cairn.engines.refusals import check_expected, encoded, nothing_at
 from cairn.errors import CairnError, Conflict, NotFound, StorageFailed, Unavailable
 from cairn.seams import Info, Locator, Locks, content_hash
-from cairn.seams.storage import ReadBack, Watch
+from cairn.seams.storage import Forgotten, ReadBack, Watch, hashed
 
 if TYPE_CHECKING:
     from cairn.config import Settings
@@ -42,6 +43,14 @@ RETURNING number, clock_timestamp()
 _READ_BACK = """
 INSERT INTO cairn_archives VALUES (%(root)s, %(number)s, %(told)s)
 ON CONFLICT (root) DO UPDATE SET number = excluded.number, read_back = excluded.read_back RETURNING true
+"""
+_FORGOT = """
+INSERT INTO cairn_forgotten VALUES (%(root)s, %(salt)s, %(writer)s, clock_timestamp(), %(hashes)s::text[]) RETURNING true
+"""
+# A commit may become visible after a later one: what was told in the last moment is taken at the next look.
+_FORGOTTEN = """
+SELECT salt, at::text, hashes FROM cairn_forgotten WHERE root = %(root)s AND writer <> %(writer)s
+AND at > %(since)s::timestamptz AND at < clock_timestamp() - interval '10 seconds' ORDER BY at
 """
 _log = logging.getLogger(__name__)
 
@@ -98,7 +107,7 @@ class ClusterBackend(ObjectBackend):
             return super().read_version(locator)
         data = self._rows.whole(locator)
         if data is None:
-            raise nothing_at(locator)
+            raise nothing_at(locator.key)
         return data.decode("utf-8", "backslashreplace"), content_hash(data)
 
     def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
@@ -106,14 +115,8 @@ class ClusterBackend(ObjectBackend):
             super().write(locator, content, expect=expect)
             self.database.tell(locator.key)
             return locator
-        data = stored(locator, content)
-
-        def check(old: bytes | None) -> None:
-            found = "" if old is None else content_hash(old)
-            if expect is not None and found != expect:
-                raise written_by_another(locator, expect, found)
-
-        self._rows.put(locator, data, check)
+        data = encoded(locator.key, content)
+        self._rows.put(locator, data, partial(check_expected, locator.key, expect))
         return locator
 
     def list(self, locator: Locator) -> list[Locator]:
@@ -136,7 +139,7 @@ class ClusterBackend(ObjectBackend):
                     raise
                 return Info(locator, is_dir=True, size=0, mtime=0.0)
         if (found := self._rows.looked_at(locator)) is None:
-            raise nothing_at(locator)
+            raise nothing_at(locator.key)
         return Info(locator, is_dir=False, size=found[0], mtime=found[1])
 
     def remove(self, locator: Locator) -> None:
@@ -148,7 +151,7 @@ class ClusterBackend(ObjectBackend):
         if self._head(locator.key) is not None:
             super().remove(locator)  # its copy
         elif not gone:
-            raise nothing_at(locator)
+            raise nothing_at(locator.key)
 
     def scan(
         self,
@@ -177,6 +180,7 @@ class ClusterBackend(ObjectBackend):
             return sum(self._copy(at, wary=True) for at in only)
         self.read_back()  # never copy an older database over what is newer
         self.database.drop_vectors(_KEEP_VECTORS_SECONDS)
+        self.database.drop_news()
         [[number, begun]] = self.database.ask(_NEXT_ROUND)
         copies = self._copies()
         behind = [key for key, size, _ in self._rows.found(Locator()) if copies.get(key) != size]
@@ -191,12 +195,22 @@ class ClusterBackend(ObjectBackend):
         """The copies of journals in the bucket, with their sizes."""
         return {key: size for key, size, _ in super().scan() if key.endswith(_LINES)}
 
-    def scrub(self) -> bool:
+    def prune(self, locator: Locator) -> int:
+        return 0 if self._rows.found(locator) else super().prune(locator)
+
+    def scrub(self, gone: Sequence[str] = ()) -> bool:
+        salt = uuid.uuid4().hex
         try:
             self.database.drop_vectors()
+            self.database.ask(_FORGOT, salt=salt, hashes=[hashed(salt, one) for one in gone])
         except Unavailable:
             return False
         return True
+
+    def forgotten_elsewhere(self, since: str) -> Forgotten | None:
+        rows = self.database.ask(_FORGOTTEN, since=since or "-infinity")
+        hashes = tuple((salt, one) for salt, _, told in rows for one in told)
+        return Forgotten(rows[-1][1], hashes) if rows else None
 
     def _copy_again(self, locator: Locator) -> None:
         """Bring the copy of a journal up to date, if there is one: what was taken out must not stay in it."""

@@ -23,7 +23,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from cairn.engines.tree import trouble_of
 from cairn.errors import Unavailable
@@ -83,21 +83,31 @@ class _Connection(sqlite3.Connection):
             self.close()
 
 
-class Unchanged:
-    """Remembers, by the `stamp` of a database, that what is held was up to date on a connection."""
+class Remembered(Generic[T]):
+    """What was read from a database, by what was asked: each is read again once anybody has committed there."""
 
-    def __init__(self) -> None:
-        self._seen: dict[int, int] = {}
+    def __init__(self, most: int = 256) -> None:
+        self._most = most
+        self._known: dict[Hashable, tuple[T, dict[int, int]]] = {}
 
-    def holds(self, stamp: tuple[int, int]) -> bool:
-        """Whether nobody committed since it was noted."""
-        return self._seen.get(stamp[0]) == stamp[1]
+    def get(self, db: Database, asked: Hashable, read: Callable[[T | None], T]) -> T:
+        """What there is now; `read` is given what was held, and gives that very thing where it is so still.
 
-    def note(self, stamp: tuple[int, int]) -> None:
-        """What is held was read, or found to be current, after `stamp` was taken."""
-        if len(self._seen) >= _STAMPS_KEPT:
-            self._seen.clear()
-        self._seen[stamp[0]] = stamp[1]
+        The stamp is taken first: what is committed while it is read is seen the next time. What a thread found to be so still
+        is noted beside what the others found, and they need not look again.
+        """
+        connection, number = db.stamp()
+        value, stamps = self._known.get(asked) or (None, {})
+        if value is not None and stamps.get(connection) == number:
+            return value
+        found = read(value)
+        held = self._known.get(asked)
+        if held is None or held[0] is not found or len(held[1]) >= _STAMPS_KEPT:
+            if len(self._known) >= self._most:
+                self._known.clear()
+            held = self._known[asked] = found, {}
+        held[1][connection] = number
+        return found
 
 
 class Database:
@@ -213,7 +223,7 @@ class Database:
         return memo[key]
 
     def stamp(self) -> tuple[int, int]:
-        """Which connection this thread reads by, and a number that changes on it when anybody committed: see `Unchanged`."""
+        """Which connection this thread reads by, and a number that changes on it when anybody committed: see `Remembered`."""
 
         def ask(connection: sqlite3.Connection) -> tuple[int, int]:
             number = self._local.held[2]
@@ -303,7 +313,7 @@ class Database:
                 elif code == sqlite3.SQLITE_ERROR:
                     # A table is missing, or being made: whole again by now, or whole all along. The second is our own mistake.
                     strikes += 1
-                    if self._unreadable():
+                    if self._sort() != "ours":
                         self._set_aside()
                     elif strikes > _MOST_STRIKES:
                         raise trouble from error
@@ -498,10 +508,10 @@ class Database:
 
     def heal(self) -> bool:
         """Move the file out of the way if it cannot be read; whether it could not."""
-        broken = self._unreadable()
-        if broken:
+        is_broken = self._sort() != "ours"
+        if is_broken:
             self._set_aside()
-        return broken
+        return is_broken
 
     def _set_aside(self) -> None:
         """Move a file that cannot be read, or is not ours, out of the way, unless someone already did.
@@ -512,13 +522,16 @@ class Database:
             mine = self._identity
             self._drop()
             with contextlib.suppress(OSError), self._guarded():
-                if mine not in {None, self._found()} or (mine is None and not self._unreadable()):
+                if mine not in {None, self._found()}:
                     return
-                if self._is_of_another_version():
+                sort = self._sort()
+                if mine is None and sort == "ours":
+                    return
+                if sort == "old":
                     self._unlink()
                     log.info("%s is of another version of Cairn; it is made anew.", self.path.name)
                     return
-                theirs = self._is_of_others()
+                theirs = sort == "foreign"
                 aside = f"{self.path}.{'foreign' if theirs else 'damaged'}"
                 os.replace(self.path, aside)
                 for suffix in _SIDE_FILES if theirs else ():  # what is still in its log belongs to it
@@ -529,34 +542,23 @@ class Database:
                     "%s was set aside as %s; it is made anew.", self.path.name, os.path.basename(aside)
                 )
 
-    def _is_of_others(self) -> bool:
-        """Whether the file is a sound database without our mark: another program's, or an old version's."""
-        with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(sqlite3.connect(self.path)) as db:
-            return _is_foreign(db)
-        return False
-
-    def _is_of_another_version(self) -> bool:
-        """Whether the file is a sound database of ours with another schema."""
-        with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(sqlite3.connect(self.path)) as db:
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            return bool(version) and version != self._version and not _is_foreign(db)
-        return False
+    def _sort(self) -> Literal["ours", "old", "foreign", "damaged"]:
+        """What the file is: ours, ours with another schema, a sound one without our mark, or none that can be used."""
+        try:
+            with contextlib.closing(sqlite3.connect(self.path, timeout=1.0)) as db:
+                if _is_foreign(db):
+                    return "foreign"
+                version = db.execute("PRAGMA user_version").fetchone()[0]
+                if version not in {0, self._version}:
+                    return "old"
+                made = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'birth'").fetchone()
+                return "ours" if version and made else "damaged"
+        except sqlite3.DatabaseError as error:
+            return "ours" if error.sqlite_errorcode & 0xFF in _PASSING else "damaged"
 
     def _unlink(self) -> None:
         for suffix in ("", *_SIDE_FILES):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
-
-    def _unreadable(self) -> bool:
-        try:
-            connection = sqlite3.connect(self.path, timeout=1.0)
-            try:
-                version = connection.execute("PRAGMA user_version").fetchone()[0]
-                made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'birth'").fetchone()
-                return version != self._version or made is None
-            finally:
-                connection.close()
-        except sqlite3.DatabaseError as error:
-            return error.sqlite_errorcode & 0xFF not in _PASSING
 
 
 def own_folder(path: Path) -> None:

@@ -14,16 +14,17 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from cairn.engines.journals import FileJournals
+from cairn.engines.refusals import encoded, written_meanwhile
 from cairn.engines.tree import (
+    LOST,
     FileInTheWay,
     Tree,
-    encoded,
     is_temp,
     is_usable,
     refuse_temps,
     translating,
 )
-from cairn.errors import CairnError, Conflict, Invalid, InvalidLocatorError, NotFound
+from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound
 from cairn.seams import (
     EXTENSIONS,
     Capabilities,
@@ -74,6 +75,12 @@ class DeviceLocalBackend(StorageBackend):
     def capabilities(self) -> Capabilities:
         return Capabilities(concurrent_writers=False, conflict_files=False, encryption=False, sync=False)
 
+    def keep(self) -> None:
+        self._tree.keep()
+
+    def trouble(self) -> str:
+        return "" if self._tree.is_kept() else LOST
+
     def read(self, locator: Locator) -> str:
         with translating(locator.key):
             return _text(locator, self._tree.read_bytes(locator))
@@ -113,7 +120,7 @@ class DeviceLocalBackend(StorageBackend):
         except NotFound:
             if not expect:
                 raise
-            raise _changed(locator, expect, "") from None
+            raise written_meanwhile(locator.key, expect) from None
         return locator
 
     def list(self, locator: Locator) -> list[Locator]:
@@ -210,23 +217,13 @@ class DeviceLocalBackend(StorageBackend):
         else:
             found = self._hash_at(directory, name, locator.key)
         if found != expect:
-            raise _changed(locator, expect, found)
+            raise written_meanwhile(locator.key, expect, found)
 
     def _hash_at(self, directory: int, name: str, key: str) -> str:
         try:
             return content_hash(self._tree.read_at(directory, name, key))
         except NotFound:
             return ""
-
-
-def _changed(locator: Locator, expect: str, found: str) -> Conflict:
-    return Conflict(
-        f"{locator}: it was {'written' if found else 'removed'} by someone else since it was read. "
-        "Read it again and retry.",
-        key=locator.key,
-        expected=expect,
-        found=found,
-    )
 
 
 def _text(locator: Locator, data: bytes) -> str:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any
 
-from cairn.engines.inmemory import nothing_at
+from cairn.engines.refusals import nothing_at
 from cairn.errors import CairnError, Invalid, StorageFailed
 from cairn.seams import Capabilities, DerivedMaintenance, Journals, Locator, StorageBackend
 from cairn.seams.storage import WrittenJournals
@@ -62,7 +62,8 @@ class WrappedBackend(StorageBackend):
     remove, prune = map(_at_place, ("remove", "prune"))
     sweep, locks, watch, turn, tell = map(_passed_on, ("sweep", "locks", "watch", "turn", "tell"))
     scrub, archive, read_back = map(_passed_on, ("scrub", "archive", "read_back"))
-    trouble, close = map(_passed_on, ("trouble", "close"))
+    forgotten_elsewhere = _passed_on("forgotten_elsewhere")
+    trouble, keep, close = map(_passed_on, ("trouble", "keep", "close"))
 
 
 class ForeignBackend(WrappedBackend):
@@ -82,7 +83,7 @@ class ForeignBackend(WrappedBackend):
         except CairnError:
             raise
         except FileNotFoundError as error:
-            raise nothing_at(locator) from error
+            raise nothing_at(locator.key) from error
         except UnicodeError as error:
             raise Invalid(f"{locator}: its text is not valid Unicode ({error}).", key=locator.key) from error
         except OSError as error:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cairn.errors import Conflict, Invalid, InvalidLocatorError, NotFound, Unavailable
-from cairn.seams import Capabilities, Info, Locator, StorageBackend, checked_new_name, content_hash
+from cairn.engines.refusals import check_beside, check_expected, encoded, folder_at, nothing_at
+from cairn.errors import Invalid, Unavailable
+from cairn.seams import Capabilities, Info, Locator, StorageBackend, checked_new_name
 
 __all__ = ["InMemoryBackend", "InMemoryLocks"]
 
@@ -33,17 +34,15 @@ class InMemoryBackend(StorageBackend):
     def read(self, locator: Locator) -> str:
         with self._lock:
             if locator.key in self._dirs:
-                raise folder_at(locator)
+                raise folder_at(locator.key)
             return self._file(locator)[0].decode("utf-8")
 
     def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
-        data = stored(locator, content)
+        data = encoded(locator.key, content)
         with self._lock:
             if locator.key in self._dirs:
-                raise folder_at(locator)
-            found = content_hash(self._files[locator.key][0]) if locator.key in self._files else ""
-            if expect is not None and found != expect:
-                raise written_by_another(locator, expect, found)
+                raise folder_at(locator.key)
+            check_expected(locator.key, expect, self._files.get(locator.key, (None,))[0])
             self._check_new(locator)
             self.mkdir(locator.parent)
             self._files[locator.key] = (data, time.time_ns())
@@ -80,7 +79,7 @@ class InMemoryBackend(StorageBackend):
     def remove(self, locator: Locator) -> None:
         with self._lock:
             if locator.key in self._dirs:
-                raise folder_at(locator)
+                raise folder_at(locator.key)
             self._file(locator)
             del self._files[locator.key]
 
@@ -88,7 +87,7 @@ class InMemoryBackend(StorageBackend):
         try:
             return self._files[locator.key]
         except KeyError:
-            raise nothing_at(locator) from None
+            raise nothing_at(locator.key) from None
 
     def _check_new(self, locator: Locator) -> None:
         if self.exists(locator):
@@ -137,40 +136,3 @@ class InMemoryLocks:
             raise Invalid("A lock needs a name.", name=name)
         with self._guard:
             return self._locks.setdefault(name, threading.Lock())
-
-
-# ---------------------------------------------------------------- the refusals of every backend that has no files
-
-
-def stored(locator: Locator, content: str) -> bytes:
-    """The bytes of a text, as they are kept."""
-    try:
-        return content.encode("utf-8")
-    except UnicodeEncodeError as error:
-        told = f"{locator}: character {error.start} cannot be stored as UTF-8."
-        raise Invalid(told, key=locator.key) from None
-
-
-def nothing_at(locator: Locator) -> NotFound:
-    return NotFound(f"{locator}: nothing is there.", key=locator.key)
-
-
-def folder_at(locator: Locator) -> Invalid:
-    return Invalid(f"{locator}: a folder is there, not a file.", key=locator.key)
-
-
-def check_beside(locator: Locator, siblings: Sequence[Locator]) -> None:
-    """Refuse a new name that differs from one beside it only by case."""
-    for one in siblings:
-        if one.key != locator.key and one.key.casefold() == locator.key.casefold():
-            told = f'{locator}: it differs from "{one.name}" beside it only by case; choose another name.'
-            raise InvalidLocatorError(told, key=locator.key, twin=one.name)
-
-
-def written_by_another(locator: Locator, expect: str, found: str) -> Conflict:
-    return Conflict(
-        f"{locator}: it was written by someone else since it was read. Read it again and retry.",
-        key=locator.key,
-        expected=expect,
-        found=found,
-    )

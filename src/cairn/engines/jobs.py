@@ -13,9 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from cairn.engines.changes import Base, Statements, plain
+from cairn.engines.changes import Base, SqliteBase, Statements, plain
 from cairn.engines.database import Database
-from cairn.engines.sqlite import SqliteBase
 from cairn.errors import Unavailable
 from cairn.types import Job, JobRun, Queued, StrategyAsk
 
@@ -166,10 +165,9 @@ class SqlJobs(ABC):
 
     # -- schedules and watermarks
 
-    def schedule(self, strategy: str) -> tuple[str, float, float | None] | None:
-        query = "SELECT cron, next_at, last_at FROM {schedules} WHERE {mine} AND strategy = :strategy"
-        rows = self._base.ask(query, strategy=strategy)
-        return (rows[0][0], rows[0][1] + self._ahead, self._here(rows[0][2])) if rows else None
+    def schedules(self) -> dict[str, tuple[str, float, float | None]]:
+        rows = self._base.ask("SELECT strategy, cron, next_at, last_at FROM {schedules} WHERE {mine}")
+        return {name: (cron, due + self._ahead, self._here(last)) for name, cron, due, last in rows}
 
     def set_schedule(self, strategy: str, cron: str, next_at: float | None, last_at: float | None) -> None:
         if next_at is None:
@@ -323,7 +321,6 @@ class SqliteJobs(SqlJobs):
         if not self._database.scrub():
             raise Unavailable(
                 "the queue of the strategies is in use just now; forget again to remove the freed bytes",
-                again=True,
             )
         return dropped
 

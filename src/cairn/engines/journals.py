@@ -11,17 +11,18 @@ import fcntl
 import logging
 import os
 import stat
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from cairn.engines.tree import Tree, flush, is_at, refuse_temps, translating, write_all
 from cairn.errors import Invalid, NotFound
 from cairn.seams import JournalSlice, Locator
 from cairn.seams.storage import journal_made_anew, journal_moved, journal_slice, journal_unit, journal_whole
+from cairn.together import Together
 
 _CONTINUED = b"\t\n"
 _BLOCK = 65536
@@ -38,8 +39,7 @@ class FileJournals:
 
     def __init__(self, root: Tree | str | os.PathLike[str]) -> None:
         self._tree = root if isinstance(root, Tree) else Tree(root)
-        self._queues: dict[str, _Queue] = {}
-        self._guard = threading.Lock()
+        self.together: Together[_Append] = Together()
 
     def append(
         self, at: Locator, lines: Sequence[str], *, sync: bool = True, expect: int | None = None
@@ -47,14 +47,8 @@ class FileJournals:
         data = journal_unit(at, lines)
         if not data:
             return self.size(at)
-        mine = _Waiting(data, sync, expect)
-        with self._queue(at.key) as queue:
-            queue.waiting.append(mine)
-            with queue.leading:
-                if not mine.done:
-                    # list swap: what arrives from here on belongs to the next leader.
-                    batch, queue.waiting = queue.waiting, []
-                    self._commit(at, batch)
+        mine = _Append(data, sync, expect)
+        self.together.run(at.key, mine, partial(self._commit, at))
         if mine.error is not None:
             raise mine.error
         return mine.end
@@ -104,32 +98,23 @@ class FileJournals:
             self._tree.replace(at, journal_made_anew(at, lines, size))
         return True
 
-    def _commit(self, at: Locator, batch: list[_Waiting]) -> None:
-        """Write a batch as one piece; every waiter learns its end or the error."""
-        try:
-            with translating(at.key):
-                with self._locked(at) as (file, directory, size):
-                    # Whoever expects this end has read up to it: it is the end of a whole unit.
-                    is_whole = any(one.expect == size for one in batch)
-                    end = size if is_whole else self._mended_end(file, size)
-                    batch = _expected(at, batch, end)
-                    if size == 0 and directory is not None:
-                        # Before the first byte: a journal with content is one whose name is durable.
-                        flush(directory)
-                    try:
-                        write_all(file, b"".join(one.data for one in batch))
-                        if any(one.sync for one in batch):
-                            _flush(file)
-                    except OSError:
-                        os.ftruncate(file, end)
-                        raise
-        except Exception as error:
-            for one in batch:
-                one.error, one.done = error, True
-            return
-        for one in batch:
-            end += len(one.data)
-            one.end, one.done = end, True
+    def _commit(self, at: Locator, batch: list[_Append]) -> None:
+        """Write a batch as one piece; each of it learns where it ended, or that the journal ends elsewhere than it said."""
+        with translating(at.key), self._locked(at) as (file, directory, size):
+            # Whoever expects this end has read up to it: it is the end of a whole unit.
+            is_whole = any(one.expect == size for one in batch)
+            end = size if is_whole else self._mended_end(file, size)
+            batch = _expected(at, batch, end)
+            if size == 0 and directory is not None:
+                # Before the first byte: a journal with content is one whose name is durable.
+                flush(directory)
+            try:
+                write_all(file, b"".join(one.data for one in batch))
+                if any(one.sync for one in batch):
+                    _flush(file)
+            except BaseException:
+                os.ftruncate(file, end)
+                raise
 
     def _make(self, at: Locator) -> None:
         if not at.key:
@@ -232,47 +217,26 @@ class FileJournals:
         os.ftruncate(file, begin + end)
         return begin + end
 
-    @contextmanager
-    def _queue(self, key: str) -> Iterator[_Queue]:
-        with self._guard:
-            queue = self._queues.setdefault(key, _Queue())
-            queue.users += 1
-        try:
-            yield queue
-        finally:
-            with self._guard:
-                queue.users -= 1
-                if not queue.users:
-                    del self._queues[key]
 
-
-def _expected(at: Locator, batch: list[_Waiting], end: int) -> list[_Waiting]:
-    """Those of a batch that may be written from `end` on; the others learn that the journal ends elsewhere."""
+def _expected(at: Locator, batch: list[_Append], end: int) -> list[_Append]:
+    """Those of a batch that are written from `end` on, each with its own end; the others learn where the journal ends."""
     kept = []
     for one in batch:
         if one.expect in {None, end}:
             kept.append(one)
-            end += len(one.data)
+            one.end = end = end + len(one.data)
         else:
-            one.error, one.done = journal_moved(at, one.expect or 0, end), True
+            one.error = journal_moved(at, one.expect or 0, end)
     return kept
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class _Append:
     data: bytes
     sync: bool
     expect: int | None
-    done: bool = False
     end: int = 0
     error: Exception | None = None
-
-
-@dataclass(slots=True, eq=False)
-class _Queue:
-    leading: threading.Lock = field(default_factory=threading.Lock)
-    waiting: list[_Waiting] = field(default_factory=list)
-    users: int = 0
 
 
 def _flush(file: int) -> None:

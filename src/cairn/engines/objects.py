@@ -20,8 +20,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from cairn.engines.inmemory import check_beside, folder_at, nothing_at, stored, written_by_another
 from cairn.engines.outages import Outage
+from cairn.engines.refusals import (
+    check_beside,
+    check_expected,
+    encoded,
+    folder_at,
+    nothing_at,
+    written_meanwhile,
+)
 from cairn.errors import (
     CairnError,
     Conflict,
@@ -152,7 +159,7 @@ class ObjectBackend(StorageBackend):
                 data, tag = bytes(found.bytes()), str(found.meta["e_tag"])
         except NotFound:
             if self._is_folder(locator.key):
-                raise folder_at(locator) from None
+                raise folder_at(locator.key) from None
             raise
         try:
             return data.decode("utf-8"), tag
@@ -180,7 +187,7 @@ class ObjectBackend(StorageBackend):
             return Info(locator, is_dir=False, size=meta["size"], mtime=_moment(meta) / 1e9)
         if self._is_folder(locator.key):
             return Info(locator, is_dir=True, size=0, mtime=0.0)
-        raise nothing_at(locator)
+        raise nothing_at(locator.key)
 
     def scan(
         self,
@@ -202,11 +209,11 @@ class ObjectBackend(StorageBackend):
         import obstore
 
         self._refuse_root(locator)
-        data = stored(locator, content)
+        data = encoded(locator.key, content)
         mode = self._mode(locator, expect)
         if mode == "create" or self._head(locator.key) is None:
             if self._is_folder(locator.key):
-                raise folder_at(locator)
+                raise folder_at(locator.key)
             self._check_new(locator)
         try:
             with self._told(locator.key):
@@ -230,9 +237,7 @@ class ObjectBackend(StorageBackend):
             text, version = self.read_version(locator)
         except NotFound:
             text, version = None, ""
-        found = "" if text is None else content_hash(text)
-        if found != expect:
-            raise written_by_another(locator, expect, found)
+        check_expected(locator.key, expect, text)
         return {"e_tag": version.removeprefix(TAG)}
 
     def mkdir(self, locator: Locator) -> Locator:
@@ -251,12 +256,28 @@ class ObjectBackend(StorageBackend):
         self._refuse_root(locator)
         if self._head(locator.key) is None:
             if self._is_folder(locator.key):
-                raise folder_at(locator)
-            raise nothing_at(locator)
+                raise folder_at(locator.key)
+            raise nothing_at(locator.key)
         with self._told(locator.key):
             obstore.delete(self._store, locator.key)
         with self._guard:
             self._folders = {""}  # one of them may have gone with its last file
+
+    def prune(self, locator: Locator) -> int:
+        """As the seam says: a folder with nothing in it is but its mark."""
+        import obstore
+
+        with self._told(locator.key):
+            there = [str(one["path"]) for page in obstore.list(self._store, locator.key) for one in page]
+        folders = {key.removesuffix(f"/{_FOLDER}") for key in there if key.endswith(f"/{_FOLDER}")}
+        files = [key for key in there if key.removesuffix(f"/{_FOLDER}") not in folders]
+        empty = [one for one in folders if not any(key.startswith(f"{one}/") for key in files)]
+        for one in empty:
+            with self._told(one):
+                obstore.delete(self._store, f"{one}/{_FOLDER}")
+        with self._guard:
+            self._folders = {""}
+        return len(empty)
 
     # ------------------------------------------------------------ the store
 
@@ -330,7 +351,7 @@ def storing(store: str, key: str) -> Iterator[None]:
     try:
         yield
     except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
-        raise written_by_another(Locator(key), "", "") from None
+        raise written_meanwhile(key) from None
     except (exceptions.BaseError, OSError) as error:
         raise _in_our_words(store, key, error) from error
 

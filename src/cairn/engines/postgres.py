@@ -80,6 +80,9 @@ CREATE TABLE IF NOT EXISTS cairn_tokens (
 CREATE TABLE IF NOT EXISTS cairn_servers (
     root text NOT NULL, name text NOT NULL, address text NOT NULL, place text NOT NULL, until timestamptz NOT NULL,
     PRIMARY KEY (root, name));
+CREATE TABLE IF NOT EXISTS cairn_forgotten (
+    root text NOT NULL, salt text NOT NULL, writer text NOT NULL, at timestamptz NOT NULL, hashes text[] NOT NULL,
+    PRIMARY KEY (root, salt));
 CREATE TABLE IF NOT EXISTS cairn_archives (
     root text PRIMARY KEY, number bigint NOT NULL, read_back text NOT NULL DEFAULT '');
 CREATE TABLE IF NOT EXISTS cairn_queues (
@@ -248,6 +251,12 @@ class Postgres:
             "DELETE FROM cairn_vectors WHERE root = %(root)s"
             " AND until < clock_timestamp() - %(seconds)s * interval '1 second' RETURNING true",
             seconds=older_than_seconds,
+        )
+
+    def drop_news(self) -> None:
+        """Let go of the names of notes that changed an hour ago: whoever has not heard of them looks at every note."""
+        self.ask(
+            "DELETE FROM cairn_notes WHERE root = %(root)s AND changed < clock_timestamp() - interval '1 hour' RETURNING true"
         )
 
     def watch(self, on_keys: Callable[[set[str]], None], stop: threading.Event) -> None:
@@ -653,8 +662,6 @@ class PostgresBase(Base):
 
     def ask(self, query: str, **values: object) -> list[Any]:
         return self.database.ask(self._spelled(query), **self._given(), **values)
-
-    take = ask
 
     def work(self, work: Callable[[Statements], T], *, patience: float = 0.0) -> T:  # noqa: ARG002 -- the pool's
         given = {"root": self.database.root, **self._given()}

@@ -199,4 +199,4 @@ class PostgresJobs(SqlJobs):
 
 
 def _part(scope: Scope) -> str:
-    return f"{scope.space.app}/{scope.space.project}/{scope.track}/{scope.owner}"
+    return f"{scope.space}/{scope.track}/{scope.owner}"

@@ -1,4 +1,4 @@
-"""The change queue in PostgreSQL: what `sqlite.SqliteState` keeps beside an index, kept in the database of all machines.
+"""The change queue in PostgreSQL: what `changes.SqliteState` keeps beside an index, kept in the database of all machines.
 
 Each index has a queue of its own in there, since "done" says that the rows of this index have it; how far every machine is can
 then be asked of one place. Whoever works on an index, in however many processes, claims with SKIP LOCKED, so that nobody waits

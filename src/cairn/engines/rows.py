@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cairn.engines.database import Database, beginning_with
+from cairn.engines.database import Database, Remembered, beginning_with
 from cairn.engines.row_tables import (
     AMONG,
     COUNTS,
@@ -72,6 +72,7 @@ _WHOLE = (
 _BLOCK_ROWS = 8192
 _WARM_BYTES = 256 * 1024 * 1024  # of the arrays of all scopes together
 _UNUSED_KEPT = 1000
+_COUNTS_KEPT = 1000
 _OPEN_TALK = "cell_id IS NULL AND session_id IS NOT NULL AND kind IN ('message', 'passage')"
 _AT_ONCE = 2048
 _PLACED = "FROM rows r JOIN paths p ON p.id = r.path_id"
@@ -91,6 +92,7 @@ class SqliteIndex:
         self._vectors = Database(folder / "vectors.db", VECTORS, version=VECTORS_VERSION)
         self._db = Database(folder / "index.db", SCHEMA, version=SCHEMA_VERSION, attach={"v": self._vectors})
         self._model = ""
+        self._counts: Remembered[int] = Remembered(_COUNTS_KEPT)
         self._words = WarmScopes(self._db, WarmWords, memory_bytes=_WARM_BYTES // 4)
         self._warm = WarmScopes(
             self._db, partial(WarmRows, memory_rows=memory_rows), memory_bytes=_WARM_BYTES
@@ -129,6 +131,19 @@ class SqliteIndex:
 
     def _postings(self, scope: Scope) -> Postings:
         return self._db.kept(("words", scope), lambda: self._words.get(scope))
+
+    def count(self, scope: Scope) -> int:
+        """How many rows there are in the scope, from counts that are kept as rows come and go."""
+
+        def ask(db: sqlite3.Connection) -> int:
+            query = "SELECT coalesce(sum(rows), 0) FROM tallies WHERE scope_id = ?"
+            return int(db.execute(query, (scope_number(db, scope),)).fetchone()[0])
+
+        def look(last: int | None) -> int:
+            found = self._db.read(ask)
+            return last if last is not None and found == last else found
+
+        return self._counts.get(self._db, scope, look)
 
     def about(self, scope: Scope) -> About:
         """Who speaks in the scope and how much there is."""
@@ -588,6 +603,10 @@ class SqliteIndex:
 
         upto, rows, gone = self._db.read(ask)
         return upto, _columns(rows), [row[0] for row in gone]
+
+    def last_row(self) -> int:
+        """The highest number that a row has: there are no more rows than that."""
+        return int(self._ask("SELECT coalesce(max(id), 0) FROM rows")[0][0])
 
     def version(self) -> int:
         """The latest change of any scope."""

@@ -448,7 +448,7 @@ class SharedTables(LanceTables):
 
     def _seen_scrub(self, scrub: str, at: float) -> dict[str, Any]:
         seen = {"scrub": scrub, "at": at}
-        (self._folder / "scrubbed.json").write_text(json.dumps(seen), "utf-8")
+        plain.put(self._folder / "scrubbed.json", json.dumps(seen).encode())
         return seen
 
 
@@ -533,10 +533,10 @@ def _agreed(index: SqliteIndex, kind: str, table: Any, since: int, beside: Seque
 
 def main(argv: Sequence[str]) -> int:
     """Write or compare once, at low priority."""
+    from cairn.engines.changes import SqliteState
     from cairn.engines.inmemory import InMemoryLocks
     from cairn.engines.postgres import Postgres, PostgresLocks
     from cairn.engines.postgres_state import PostgresState
-    from cairn.engines.sqlite import SqliteState
 
     os.umask(0o077)
     with suppress(OSError):

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import json
-import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cairn.canonical import from_json
+from cairn.canonical import objects_in
 from cairn.engines import plain
 from cairn.engines.bytescan import size_of
 
@@ -27,9 +27,7 @@ def note(place: Path, root: Path, index: Path, day: str) -> bool:
     files = size_of(root) - (held if index.is_relative_to(root) else 0)
     lines = [*known, {"day": day, "files": max(0, files), "index": held}][-_MOST_DAYS:]
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    made = place / f".{_NAME}.{os.getpid()}"
-    made.write_text("".join(json.dumps(one) + "\n" for one in lines), "utf-8")
-    os.replace(made, place / _NAME)
+    plain.put(place / _NAME, "".join(json.dumps(one) + "\n" for one in lines).encode())
     return True
 
 
@@ -40,10 +38,7 @@ def days(place: Path) -> list[dict[str, Any]]:
     except (OSError, UnicodeDecodeError):
         return []
     found = []
-    for line in lines:
-        try:
-            one = from_json(line)
+    for one in objects_in(lines):
+        with suppress(ValueError, KeyError, TypeError):
             found.append({"day": str(one["day"]), "files": int(one["files"]), "index": int(one["index"])})
-        except (ValueError, KeyError, TypeError):
-            continue
     return found

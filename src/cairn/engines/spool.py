@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cairn.canonical import from_json
+from cairn.canonical import from_json, objects_in
 from cairn.engines import plain
 
 LOCK = "hooks"
@@ -69,13 +69,7 @@ def putting(root: Path, event: dict[str, Any]) -> Iterator[None]:
 
 
 def _write(target: Path, event: dict[str, Any]) -> None:
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(json.dumps(event).encode("utf-8", "surrogatepass"))
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(beside, target)
+    plain.put(target, json.dumps(event).encode("utf-8", "surrogatepass"))
 
 
 def session_of(event: dict[str, Any]) -> str:
@@ -255,10 +249,4 @@ def take_troubles(root: Path) -> list[str]:
             aside.unlink()
     except OSError:
         return []
-    found = []
-    for line in lines:
-        try:
-            found.append(str(from_json(line)["trouble"]))
-        except (ValueError, KeyError, TypeError):
-            continue
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(str(one["trouble"]) for one in objects_in(lines) if "trouble" in one))

@@ -16,7 +16,7 @@ import os
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -194,7 +194,7 @@ class TokenFile:
 
     def keep(self, tokens: Sequence[Token]) -> None:
         """Make these all the tokens there are. The caller holds their lock."""
-        rows = [token_row(one) for one in tokens]
+        rows = [asdict(one) for one in tokens]
         Tree(self._path.parent).replace(_FILE, (json.dumps({"tokens": rows}, indent=1) + "\n").encode())
 
 
@@ -232,7 +232,7 @@ class SharedTokens(TokenFile):
 
     def _bring(self, tokens: Sequence[Token], what: str) -> None:
         if tokens:
-            data = [json.dumps(token_row(one)) for one in tokens]
+            data = [json.dumps(asdict(one)) for one in tokens]
             self._database.ask(_BRING + what, names=[one.name for one in tokens], data=data)
 
 
@@ -252,11 +252,6 @@ def tokens_of(settings: Settings) -> TokenFile:
         finally:
             database.close()
     return TokenFile(settings.server_dir)
-
-
-def token_row(token: Token) -> dict[str, str]:
-    """A token as it is kept."""
-    return {name: getattr(token, name) for name in Token.__slots__}
 
 
 def token_of(value: Mapping[str, Any]) -> Token:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import lru_cache
 
+from cairn.engines.refusals import folder_at, nothing_at
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, StorageFailed
 from cairn.seams import Locator, checked_new_name
 from cairn.seams.storage import MAX_SEGMENT_BYTES
@@ -51,6 +52,11 @@ _TROUBLE = {
     errno.EMFILE: "this process has too many files open; try again, or raise its limit",
     errno.ENFILE: "the system has too many files open; try again",
 }
+
+LOST = (
+    "the folder of this memory was moved, removed, or its disk is not mounted; put it back where it was, or restart what "
+    "has it open to go on with what is there now"
+)
 
 
 def trouble_of(error: OSError) -> str:
@@ -115,10 +121,6 @@ def translating(key: str) -> Iterator[None]:
         raise failed(key, error) from error
 
 
-def absent(key: str) -> NotFound:
-    return NotFound(f"{key or 'the root'}: nothing is there.", key=key)
-
-
 def is_temp(name: str) -> bool:
     """Whether a name is that of an unfinished write; such names are never listed and never written to."""
     return name.startswith(".") and _TEMP_MARK in name
@@ -136,19 +138,6 @@ def refuse_temps(locator: Locator) -> None:
 def is_usable(name: str) -> bool:
     """Whether a name found on disk can be part of a key and is not an unfinished write."""
     return _UNUSABLE_NAME.search(name) is None and not (name[0] == "." and _TEMP_MARK in name)
-
-
-def encoded(key: str, content: str) -> bytes:
-    """The bytes of `content`, or an error that says where it stops being text."""
-    if not isinstance(content, str):
-        raise Invalid(f"{key}: content must be text, not {type(content).__name__}.", key=key)
-    try:
-        return content.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise Invalid(
-            f"{key}: character {error.start} is half of a surrogate pair and cannot be stored as UTF-8.",
-            key=key,
-        ) from None
 
 
 class FileInTheWay(Invalid):
@@ -169,6 +158,23 @@ class Tree:
             if not os.path.isdir(self.path):
                 self._make_root()
         self._twins: dict[tuple[int, int], tuple[int, dict[str, str]]] = {}
+        self._kept: tuple[int, int] | None = None
+
+    def keep(self) -> None:
+        """From now on only the folder that lies there now is the root: none in its place is read, written or made.
+
+        A disk that is gone leaves the empty folder it was mounted on; what was written there would vanish from sight when
+        the disk is back.
+        """
+        with translating(""):
+            self._kept = _identity(self.path)
+
+    def is_kept(self) -> bool:
+        """Whether the root is the folder that `keep` saw, where it was asked to."""
+        try:
+            return self._kept in {None, _identity(self.path)}
+        except OSError:
+            return False
 
     # -- walking
 
@@ -203,11 +209,13 @@ class Tree:
         try:
             fd = os.open(self.path, _ROOT)
         except FileNotFoundError:
+            self._refuse_another(None)
             if not make:
-                raise absent("") from None
+                raise nothing_at("") from None
             self._make_root()
             fd = os.open(self.path, _ROOT)
         try:
+            self._refuse_another(fd)
             for position, name in enumerate(names):
                 inner = self._open_directory(fd, name, key, make=make)
                 if inner is None:
@@ -231,11 +239,16 @@ class Tree:
         except FileInTheWay:
             if make:
                 raise
-            raise absent(locator.key) from None
+            raise nothing_at(locator.key) from None
         try:
             yield fd, name
         finally:
             os.close(fd)
+
+    def _refuse_another(self, fd: int | None) -> None:
+        """Refuse what lies in the place of the root, which is open at `fd`, where it is not the root that is kept."""
+        if self._kept is not None and (fd is None or _identity(fd) != self._kept):
+            raise StorageFailed(f"the root: {LOST}.", key="", trouble="ENOENT")
 
     def _make_root(self) -> None:
         os.makedirs(self.path, mode=0o700, exist_ok=True)
@@ -252,7 +265,7 @@ class Tree:
         except FileNotFoundError:
             if make:
                 return None
-            raise absent(key) from None
+            raise nothing_at(key) from None
         except OSError as error:
             self._refuse_link(fd, name, key)
             if error.errno == errno.ENOTDIR:
@@ -282,15 +295,13 @@ class Tree:
     def stat(self, locator: Locator) -> os.stat_result:
         """What is at the place. Raises `NotFound` or, for a link, `InvalidLocatorError`."""
         if not locator.key:
-            try:
-                return os.stat(self.path)
-            except FileNotFoundError:
-                raise absent("") from None
+            with self.directory("") as fd:
+                return os.fstat(fd)
         with self.parent(locator) as (fd, name):
             try:
                 found = os.stat(name, dir_fd=fd, follow_symlinks=False)
             except FileNotFoundError:
-                raise absent(locator.key) from None
+                raise nothing_at(locator.key) from None
             if stat.S_ISLNK(found.st_mode):
                 self._refuse_link(fd, name, locator.key)
             return found
@@ -301,13 +312,13 @@ class Tree:
         try:
             file = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, mode, dir_fd=fd)
         except FileNotFoundError:
-            raise absent(key) from None
+            raise nothing_at(key) from None
         except FileExistsError:
             raise
         except OSError as error:
             self._refuse_link(fd, name, key)
             if error.errno == errno.EISDIR:
-                raise Invalid(f"{key}: a folder is there, not a file.", key=key) from None
+                raise folder_at(key) from None
             raise
         if not stat.S_ISREG(os.fstat(file).st_mode):
             os.close(file)
@@ -424,7 +435,7 @@ class Tree:
             found = os.stat(name, dir_fd=fd, follow_symlinks=False)
         except FileNotFoundError:
             if not make:
-                raise absent(key) from None
+                raise nothing_at(key) from None
             self.check_new(fd, name, key)
             return None
         if stat.S_ISREG(found.st_mode):
@@ -593,6 +604,7 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold() if not name.isascii() else name.lower()
 
 
-def _identity(fd: int) -> tuple[int, int]:
-    found = os.fstat(fd)
+def _identity(at: int | str) -> tuple[int, int]:
+    """Which file this is, by its descriptor or its path."""
+    found = os.stat(at)
     return found.st_dev, found.st_ino

@@ -20,7 +20,8 @@ from functools import partial
 
 from cairn.config import Settings
 from cairn.engines.files import DeviceLocalBackend
-from cairn.engines.tree import encoded, translating
+from cairn.engines.refusals import encoded
+from cairn.engines.tree import translating
 from cairn.errors import Conflict, Invalid, Unavailable
 from cairn.seams import Capabilities, Locator, content_hash, registry
 

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from cairn.engines.database import Database, Unchanged
+from cairn.engines.database import Database, Remembered
 from cairn.engines.row_tables import IN_ARRAYS, meta, scope_number
 from cairn.index.corpus import KIND_CODES, NAMED, Corpus, Names, Sender, arrays_of
 from cairn.index.postings import Postings
@@ -72,29 +72,24 @@ class WarmScope(ABC, Generic[T]):
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._lock = threading.Lock()
-        self._unchanged = Unchanged()
+        self._held: Remembered[T] = Remembered()
         self._state: tuple[str, int, T] | None = None
 
     def refreshed(self, db: Database) -> T:
-        # Reading first: a damaged file is noticed and replaced there, and only then has a generation.
-        stamp = db.stamp()
-        generation, held = db.generation, self._state
-        if (
-            held is not None
-            and held[0] == generation
-            and (self._unchanged.holds(stamp) or db.read(self._version)[1] == held[1])
-        ):
-            self._unchanged.note(stamp)
-            return held[2]
-        with self._lock:
-            held = self._state = db.read(lambda connection: self._loaded(connection, generation))
-            self._unchanged.note(stamp)
-        return held[2]
+        def read(_: T | None) -> T:
+            generation, held = db.generation, self._state
+            # Without the lock: those who ask at once would wait for each other only to find that nothing moved.
+            if held is not None and held[0] == generation and db.read(self._version)[1] == held[1]:
+                return held[2]
+            with self._lock:
+                self._state = db.read(lambda connection: self._loaded(connection, generation))
+                return self._state[2]
+
+        return self._held.get(db, (), read)
 
     def _version(self, db: sqlite3.Connection) -> tuple[int, int]:
-        number = scope_number(db, self._scope)
-        found = db.execute(f"SELECT {self._moves} FROM scopes WHERE id = ?", (number,)).fetchone()
-        return (number, int(found[0])) if number is not None else (-1, 0)
+        query = f"SELECT id, {self._moves} FROM scopes WHERE id = ?"
+        return db.execute(query, (scope_number(db, self._scope),)).fetchone() or (-1, 0)
 
     def _loaded(self, db: sqlite3.Connection, generation: str) -> tuple[str, int, T]:
         """What changed since what is held (all of it without that), worked in; one snapshot."""

@@ -107,18 +107,8 @@ class Test:
             return (self.value in several) is (self.operator == "eq")
         if self.operator == "in":
             return have in self.value
-        if self.operator in {"eq", "ne"}:
-            return bool(have == self.value) is (self.operator == "eq")
-        if have is None:
-            return False
-        return bool(
-            {
-                "gt": have > self.value,
-                "gte": have >= self.value,
-                "lt": have < self.value,
-                "lte": have <= self.value,
-            }[self.operator]
-        )
+        is_ordered = self.operator not in {"eq", "ne"}
+        return not (have is None and is_ordered) and bool(_COMPARED[self.operator](have, self.value))
 
     def over(self, times: np.ndarray, session: np.ndarray, sessions: Sequence[str]) -> np.ndarray | None:
         """The same judgement on many rows at once, by their times and sessions; None where it needs more than those.

@@ -383,7 +383,7 @@ OME_TEMPLATE = """\
 
 
 class MemoryRoot:
-    """Names the places of one memory root. Only `ensure` and `spaces` touch the storage."""
+    """Names the places of one memory root. Only `ensure`, `spaces` and `scopes` touch the storage."""
 
     def __init__(self, storage: StorageBackend) -> None:
         self._storage = storage
@@ -424,6 +424,19 @@ class MemoryRoot:
                 for project in children(self._storage, app):
                     if (space := space_of(project)) is not None:
                         yield space
+
+    def scopes(self, space: Space, *tracks: Track) -> Iterator[Scope]:
+        """The project, and everybody who has a folder in a space; of these tracks alone, where any are named."""
+        for track, name in SCOPE_DIRS.items():
+            if tracks and track not in tracks:
+                continue
+            base = space_locator(space).child(name)
+            for owner in [""] if track == "project" else [at.name for at in children(self._storage, base)]:
+                try:
+                    found = Scope(space, track, owner)
+                except Invalid:
+                    continue  # a folder that no id can name is nobody's
+                yield found
 
     space = staticmethod(space_locator)
     scope = staticmethod(scope_locator)

@@ -1,6 +1,6 @@
 """The only writer of notes: append, change, remove and rewrite, each one durable change of one file.
 
-    append ──> render (caller's thread) ──> queue of the file ──> first in line commits for all:
+    append ──> render (caller's thread) ──> line of the file (`together`) ──> the first in it commits for all:
         lock the file · read · skip what is there already · give ids · one write, if unchanged · one change
 
 A unit of work holds the file's lock across threads and processes and writes only if the file still is what
@@ -24,7 +24,7 @@ from functools import cache, partial
 from operator import itemgetter
 from typing import Any, Literal, Protocol
 
-from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
+from cairn.errors import CairnError, Conflict, Invalid, NotFound
 from cairn.notes import frontmatter
 from cairn.notes.format import (
     EntryId,
@@ -51,6 +51,7 @@ from cairn.notes.kinds import (
 )
 from cairn.seams import Clock, Locator, Locks, StorageBackend, SystemClock
 from cairn.seams.storage import iterate_files
+from cairn.together import Together
 from cairn.types import Entry, Scope, Space
 
 ChangeType = Literal["added", "modified", "deleted"]
@@ -58,7 +59,6 @@ OnChange = Callable[[Sequence[tuple[Locator, ChangeType]]], int]
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 50
-_MOST_RECENT = 1024  # notes whose hash and highest sequence are kept, some 400 bytes each
 _FIRST_EIGHT = itemgetter(slice(0, 8))
 _COUNT = re.compile(r"^entry_count:[ ]+([0-9]{1,9})[ ]*(?=\r?$)", re.MULTILINE)
 _APPENDED = re.compile(r"^last_appended_at:[ ]+(?:'[^'\n]*'|null)[ ]*(?=\r?$)", re.MULTILINE)
@@ -111,43 +111,13 @@ _RUN: ContextVar[Run | None] = ContextVar("run", default=None)
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """One call of `append`, waiting for the commit that carries it."""
+    """One call of `append`, and what became of it in the commit that carried it."""
 
     bodies: list[str]
     once: list[Once]
     also: Locator | None = None
     ids: list[tuple[str, bool]] = field(default_factory=list)
     lsn: int = 0
-    error: BaseException | None = None
-    leads: bool = False
-    ready: threading.Event = field(default_factory=threading.Event)
-
-
-class _Queue:
-    """Appends to one file that arrive together; the first in line commits for all of them."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.waiting: list[_Request] = []
-        self.busy = False
-        self.users = 0
-        self.expected = 1
-        self.last_seconds = 0.0
-
-    def take(self) -> list[_Request]:
-        """All that wait now, after a short pause for those the last commit has just let go.
-
-        Writers in a loop come back right after their acknowledgement; without the pause they would split
-        into two halves that take turns. It is a fraction of one commit, and only after a crowded one.
-        """
-        with self.changed:
-            deadline = time.monotonic() + min(self.last_seconds / 4, 0.02)
-            while len(self.waiting) < self.expected:
-                left = deadline - time.monotonic()
-                if left <= 0 or not self.changed.wait(left):
-                    break
-            batch, self.waiting = self.waiting, []
-            return batch
 
 
 _FILES = 4096  # remembered at a time; a file that fell out counts as changed by another
@@ -228,9 +198,7 @@ class Notebook:
         self._clock = clock or SystemClock()
         self._on_change = on_change
         self._lock_seconds = lock_seconds
-        self._guard = threading.Lock()
-        self._queues: dict[str, _Queue] = {}
-        self._recent: dict[str, tuple[tuple[int, int], int]] = {}
+        self.together: Together[_Request] = Together()
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -329,60 +297,12 @@ class Notebook:
         if not drafts:
             return []
         place = Place(scope, declared, day=day)
+        commit = partial(self._append_batch, place, locator)
         if _RUN.get() is None:
-            self._commit_with_others(place, locator, request)
+            self.together.run(locator.key, request, commit)
         else:  # what a run writes is not mixed with what others write
-            self._append_batch(place, locator, [request])
+            commit([request])
         return [Written(entry_id, locator, request.lsn, created) for entry_id, created in request.ids]
-
-    def _commit_with_others(self, place: Place, locator: Locator, request: _Request) -> None:
-        with self._guard:
-            queue = self._queues.setdefault(locator.key, _Queue())
-            queue.users += 1
-        try:
-            with queue.changed:
-                queue.waiting.append(request)
-                request.leads, queue.busy = not queue.busy, True
-                queue.changed.notify()
-            if not request.leads:
-                request.ready.wait()
-            if request.leads:
-                self._lead(place, locator, queue)
-        finally:
-            with self._guard:
-                queue.users -= 1
-                if not queue.users:
-                    self._queues.pop(locator.key, None)
-        if request.error is not None:
-            raise request.error
-
-    def _lead(self, place: Place, locator: Locator, queue: _Queue) -> None:
-        """Commit what waits, then hand over to the first of those who came meanwhile."""
-        batch = queue.take()
-        started = time.monotonic()
-        try:
-            self._append_batch(place, locator, batch)
-        except Exception as error:
-            for request in batch:
-                request.error = error
-        except BaseException:
-            # This thread is being stopped (Ctrl-C); those who wait in other threads are told to try again.
-            for request in batch:
-                request.error = Unavailable(f"{locator}: the write was interrupted. Try again.")
-            raise
-        finally:
-            with queue.changed:
-                # Nobody of this batch can be waiting again yet: together they are all who write just now.
-                queue.expected = len(batch) + len(queue.waiting)
-                queue.last_seconds = time.monotonic() - started
-                if queue.waiting:
-                    queue.waiting[0].leads = True
-                    queue.waiting[0].ready.set()
-                else:
-                    queue.busy = False
-            for request in batch:
-                request.leads = False
-                request.ready.set()
 
     def _append_batch(self, place: Place, locator: Locator, batch: Sequence[_Request]) -> None:
         edit = partial(self._with_appended, place, locator, batch)
@@ -426,9 +346,7 @@ class Notebook:
         if not blocks:
             return None
         text = self._counted(place, text, count)
-        text += ("" if text.endswith("\n") else newline) + "".join(blocks)
-        self._remember(locator, text, count)
-        return text
+        return text + ("" if text.endswith("\n") else newline) + "".join(blocks)
 
     def _highest_sequence(self, locator: Locator, text: str, kind: Kind, day: str) -> int:
         """The larger of `entry_count` and the highest sequence in the file, readable or not.
@@ -446,18 +364,7 @@ class Notebook:
             count = int(counted.group(1))
         else:
             count = frontmatter.entry_count(frontmatter.read_head(text[head.start : head.end])[0])
-        kept, highest = self._recent.get(locator.key, (None, 0))
-        if kept == (len(text), hash(text)):
-            return max(count, highest)
         return max(count, _highest_in(text, f"<!-- entry:{kind.prefix}_{day.replace('-', '')}_"))
-
-    def _remember(self, locator: Locator, text: str, highest: int) -> None:
-        """Keep the hash and the count of the note just written: the next append need not look through it again."""
-        with self._guard:
-            self._recent.pop(locator.key, None)
-            self._recent[locator.key] = ((len(text), hash(text)), highest)
-            if len(self._recent) > _MOST_RECENT:
-                del self._recent[next(iter(self._recent))]
 
     def _counted(self, place: Place, text: str, count: int) -> str:
         """`text` with `entry_count` and `last_appended_at` set, and a head put in place where there is none.

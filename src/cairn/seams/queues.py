@@ -179,8 +179,8 @@ class State(Protocol):
         """Keep it small: what is gone and indexed as such is forgotten after a day."""
         ...
 
-    def forget(self, paths: Sequence[str]) -> None:
-        """Drop the names of files that are gone and indexed as such."""
+    def forget(self, paths: Sequence[str] | None = None) -> None:
+        """Drop the names of files that are gone and indexed as such: these, or all such."""
         ...
 
     def scrub(self) -> bool:
@@ -241,8 +241,8 @@ class Jobs(Protocol):
         """Drop records of runs that ended before `before`, and all but the latest `most` of those that ended."""
         ...
 
-    def schedule(self, strategy: str) -> tuple[str, float, float | None] | None:
-        """(cron, next time, last time) of a strategy, if it has one."""
+    def schedules(self) -> Mapping[str, tuple[str, float, float | None]]:
+        """(cron, next time, last time) of each strategy that has one."""
         ...
 
     def set_schedule(self, strategy: str, cron: str, next_at: float | None, last_at: float | None) -> None:

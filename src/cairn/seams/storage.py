@@ -242,6 +242,23 @@ class Locks(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What machines beside this one forgot: until when, and of whom, as salted hashes."""
+
+    upto: str
+    hashes: tuple[tuple[str, str], ...] = ()
+
+    def names(self, name: str) -> bool:
+        """Whether it is about who has this id."""
+        return any(hashed(salt, name) == one for salt, one in self.hashes)
+
+
+def hashed(salt: str, name: str) -> str:
+    """An id that is gone, as others are told of it: who has it knows it again, and nobody reads it there."""
+    return hashlib.sha256(f"{salt} {name}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
 class StorageBackend(ABC):
     """Where the truth is kept: text at places. Synchronous; only `Locator` and `Info` cross.
 
@@ -396,9 +413,15 @@ class StorageBackend(ABC):
         """
         return {}
 
-    def scrub(self) -> bool:
-        """Drop what was made of notes and is kept for a while for other machines; False where it could not be."""
+    def scrub(self, gone: Sequence[str] = ()) -> bool:  # noqa: ARG002 -- a default
+        """Drop what was made of notes and is kept for a while for other machines, and have those forget, too: what their
+        indexes held, and in their audit logs the ids in `gone`. False where it could not be.
+        """
         return True
+
+    def forgotten_elsewhere(self, since: str) -> Forgotten | None:  # noqa: ARG002 -- a default
+        """What other machines had forgotten after `since` (of an earlier answer, "" for ever); None where nothing was."""
+        return None
 
     def archive(self, *only: Locator) -> int:  # noqa: ARG002 -- a default
         """Put aside copies of what is kept elsewhere than with the notes, and say how many; nothing as a rule.
@@ -410,6 +433,9 @@ class StorageBackend(ABC):
     def read_back(self) -> ReadBack | None:
         """Bring back what is there as such a copy only, and say what was; None where there are no copies."""
         return None
+
+    def keep(self) -> None:  # noqa: B027 -- a default
+        """Answer from now on for what lies here now alone, where something else may come to lie in its place."""
 
     def trouble(self) -> str:
         """What this storage cannot do just now, in a sentence for anybody to read; "" as a rule. Answers at once."""
