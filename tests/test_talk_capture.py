@@ -14,7 +14,7 @@ import pytest
 
 from cairn.engines.files import DeviceLocalBackend
 from cairn.errors import CairnError, Invalid, StorageFailed, Unavailable
-from cairn.talk import telling
+from cairn.talk import inbox, telling
 from cairn.talk.sessions import message_id, session_locator
 from cairn.testing.faults import Faults
 from cairn.types import ContentItem, Space, ToolCall
@@ -646,41 +646,66 @@ def test_memory_of_sessions_is_bounded(tmp_path, monkeypatch):
     assert [m.text for m in kit.capture.unprocessed(SPACE, "s0")] == ["hello", "again"]
 
 
-def test_ledger_files_of_past_hours_go_when_nothing_is_open(kit):
-    """The ledger does not pile up: recovery drops what is settled and old."""
+def test_a_noted_cell_that_no_log_knows_is_struck_off_after_an_hour(kit):
+    """A cut that never came leaves a line in the ledger: recovery looks for it until it can be on its way no longer."""
+    ledger = World(kit.folder, clock=Later(0)).capture._pending
+    ledger.begin(SPACE, "gone", ["mc_1"])
+
+    assert World(kit.folder, clock=Later(0)).capture.recover() == 0
+    assert list(ledger.unfinished()) == ["mc_1"]
+    assert World(kit.folder, clock=Later(2)).capture.recover() == 0
+    assert ledger.unfinished() == {}
+
+
+def test_the_ledger_does_not_pile_up(kit, monkeypatch):
+    """A long-running process strikes out what is done from time to time; what is unfinished stays."""
+    monkeypatch.setattr(inbox, "_TIDIED_AFTER", 5)
+    crashed = World(kit.folder, faults=Faults(lambda _: None))
+    crashed.add("s1", said("hello"))
+    happens(crashed.faults, is_episode, die)
+    with pytest.raises(Death):
+        crashed.flush()
+    [cell] = crashed.log().cells
+    for n in range(23):
+        kit.add("s2", said(f"hello {n}", n))
+        kit.flush("s2")
+    kit.capture.close()
+
+    [ledger] = (kit.folder / ".tmp" / "cells").iterdir()
+    assert len(ledger.read_text().splitlines()) < 15
+    assert list(kit.capture._pending.unfinished()) == [cell.cell_id]
+    assert World(kit.folder, clock=Later()).capture.recover() == 1
+
+
+def by_the_hour(root):
+    """Have the ledger be as older versions kept it: a file for each hour, without the time of a cut."""
+    ledger = root / ".tmp" / "cells" / "underway.jsonl"
+    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
+    old = "".join(json.dumps(line[:5]) + "\n" for line in lines)
+    ledger.rename(ledger.with_name("2026060112.jsonl")).write_text(old)
+
+
+def test_what_an_older_version_left_unfinished_is_finished(kit):
+    """A cell that was cut when that version was killed is told; its ledger is taken over."""
+    crashed = World(kit.folder, faults=Faults(lambda _: None))
+    crashed.add("s1", said("hello"))
+    happens(crashed.faults, is_episode, die)
+    with pytest.raises(Death):
+        crashed.flush()
+    by_the_hour(kit.folder)
+
+    assert World(kit.folder).capture.recover() == 1
+    assert [file.name for file in (kit.folder / ".tmp" / "cells").iterdir()] == ["underway.jsonl"]
+
+
+def test_a_session_is_forgotten_in_the_ledger_of_an_older_version(kit):
+    """No file of an older version keeps the name of a session."""
     kit.add("s1", said("hello"))
     kit.flush()
-    cells = kit.folder / ".tmp" / "cells"
-    [first] = cells.iterdir()
-    old = cells / "2020010100.jsonl"
-    old.write_text(first.read_text() + '["cut", "mc_1", "default", "default", "gone"]\n')
-    later = World(kit.folder, clock=Later(3))
-    later.add("s1", said("hello again", 1))
-    later.flush()
+    by_the_hour(kit.folder)
 
-    assert kit.capture.recover() == 0
-    assert not old.exists()
-    assert len(list(cells.iterdir())) == 2
-    assert "mc_1" not in kit.capture._pending.unfinished()
-
-
-def test_the_ledger_rolls_over_by_itself(kit):
-    """A long-running process tidies as hours pass; what is unfinished in an old file is carried over."""
-    clock = Later(0)
-    later = World(kit.folder, clock=clock, faults=Faults(lambda _: None))
-    later.add("s1", said("hello"))
-    happens(later.faults, is_episode, die)
-    with pytest.raises(Death):
-        later.flush()
-    [cell] = later.log().cells
-    clock.ahead = timedelta(hours=5)
-    later.add("s2", said("hello"))
-    later.flush("s2")
-    later.capture.close()
-
-    assert len(list((kit.folder / ".tmp" / "cells").iterdir())) == 1
-    assert list(later.capture._pending.unfinished()) == [cell.cell_id]
-    assert World(kit.folder, clock=clock).capture.recover() == 1
+    assert kit.capture.forget(SPACE, ["s1"]) == 1
+    assert not any(b'"s1"' in file.read_bytes() for file in (kit.folder / ".tmp" / "cells").iterdir())
 
 
 def test_a_locked_session_is_a_named_error(kit, monkeypatch):

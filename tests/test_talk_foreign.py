@@ -1,10 +1,13 @@
-"""Messages of OpenAI, Anthropic and LangChain, as these programs have them, from every way in."""
+"""Messages of OpenAI, Anthropic, Gemini, LangChain and others, as these programs have them, from every way in."""
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,6 +117,74 @@ LANGCHAIN = [
 ]
 
 
+AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
+GEMINI = [
+    {"role": "user", "parts": [{"text": "What is the weather in Lisbon?"}]},
+    {
+        "role": "model",
+        "parts": [
+            {"text": "hm", "thought": True},
+            {"text": "Let me look.", "thoughtSignature": "c2ln"},
+            {"functionCall": {"id": "call_1", "name": "weather", "args": {"city": "Lisbon"}}},
+        ],
+    },
+    {
+        "role": "user",
+        "parts": [
+            {"functionResponse": {"id": "call_1", "name": "weather", "response": {"result": "21 degrees"}}}
+        ],
+    },
+    {
+        "candidates": [
+            {"content": {"role": "model", "parts": [{"text": "21 degrees."}]}, "finishReason": "STOP"}
+        ]
+    },
+]
+BEDROCK = [
+    {"role": "user", "content": [{"text": "What is the weather in Lisbon?"}]},
+    {
+        "role": "assistant",
+        "content": [
+            {"reasoningContent": {"reasoningText": {"text": "hm"}}},
+            {"text": "Let me look."},
+            {"toolUse": {"toolUseId": "call_1", "name": "weather", "input": {"city": "Lisbon"}}},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {"toolResult": {"toolUseId": "call_1", "content": [{"text": "21 degrees"}], "status": "success"}}
+        ],
+    },
+    {
+        "output": {"message": {"role": "assistant", "content": [{"text": "21 degrees."}]}},
+        "stopReason": "end_turn",
+    },
+]
+VERCEL = [
+    {"role": "user", "content": [{"type": "text", "text": "What is the weather in Lisbon?"}]},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": "Let me look."},
+            {"type": "tool-call", "toolCallId": "call_1", "toolName": "weather", "input": {"city": "Lisbon"}},
+        ],
+    },
+    {
+        "role": "tool",
+        "content": [
+            {
+                "type": "tool-result",
+                "toolCallId": "call_1",
+                "toolName": "weather",
+                "output": {"type": "text", "value": "21 degrees"},
+            }
+        ],
+    },
+    {"role": "assistant", "parts": [{"type": "text", "text": "21 degrees."}]},
+]
+
+
 @pytest.fixture
 def memory(tmp_path: Path):
     with cairn.open_blocking(tmp_path / "root", background=False) as opened:
@@ -153,11 +224,14 @@ ANSWER = ("assistant", "assistant", "21 degrees.")
                 ("ann", "user", "And tomorrow?"),
                 ("assistant", "assistant", "Rain."),
             ],
-            0,
+            1,
         ),
+        (GEMINI, [QUESTION, ("assistant", "assistant", "Let me look."), RESULT, ANSWER], 1),
+        (BEDROCK, [QUESTION, ("assistant", "assistant", "Let me look."), RESULT, ANSWER], 1),
+        (VERCEL, [QUESTION, ("assistant", "assistant", "Let me look."), RESULT, ANSWER], 0),
         (LANGCHAIN, [QUESTION, ("assistant", "assistant", ""), RESULT, ANSWER], 1),
     ],
-    ids=["openai chat", "openai responses", "anthropic", "langchain"],
+    ids=["openai chat", "openai responses", "anthropic", "gemini", "bedrock", "vercel", "langchain"],
 )
 def test_a_conversation_is_taken_as_it_is(memory: Memory, form, expected, left_out) -> None:
     """Without a sender or a time on any message: the user is who the call names, order is kept, calls keep their ids."""
@@ -168,6 +242,165 @@ def test_a_conversation_is_taken_as_it_is(memory: Memory, form, expected, left_o
     (call,) = [call for one in kept for call in one.tool_calls]
     assert (call.id, call.name, "Lisbon" in call.arguments) == ("call_1", "weather", True)
     assert [one.tool_call_id for one in kept if one.role == "tool"] == ["call_1"]
+
+
+def call(number: str | None, name: str, arguments: Any) -> dict[str, Any]:
+    return {"id": number, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"rows": [1, Decimal("2.5")]}, '{"rows": [1, "2.5"]}'),
+        ([{"row": 1}, {"row": 2}], '[{"row": 1}, {"row": 2}]'),
+        (42, "42"),
+        (None, ""),
+        ({"at": datetime(2026, 5, 1, tzinfo=UTC)}, '{"at": "2026-05-01 00:00:00+00:00"}'),
+        ({1: "a", (2, 3): "b"}, "{1: 'a', (2, 3): 'b'}"),
+        (["a", {"type": "text", "text": "b"}], "a\nb"),
+        ([{"type": "web_search_result", "title": "Tides", "url": "https://t.example", "encrypted_content": "x"}],
+         "Tides (https://t.example)"),
+        ([{"type": "bash_output", "stdout": "2", "encrypted_content": "x"}], '{"type": "bash_output", "stdout": "2"}'),
+    ],
+)  # fmt: skip
+def test_a_tool_may_give_back_anything(memory: Memory, given, expected: str) -> None:
+    """Whatever JSON can carry is kept as its text, in OpenAI's form, in Anthropic's and in that of the responses alike."""
+    memory.add(
+        "s1",
+        [
+            {"role": "tool", "tool_call_id": "c1", "content": given},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": given}]},
+            {"type": "function_call_output", "call_id": "c1", "output": given},
+        ],
+        user_id="ann",
+        defer_extraction=True,
+    )
+    assert told(memory, "s1") == [("assistant", "tool", expected)] * 3
+    assert {one.tool_call_id for one in memory.unprocessed("s1")} == {"c1"}
+
+
+def test_a_failed_tool_says_so_and_its_picture_is_kept(memory: Memory) -> None:
+    """That a call failed is a flag in these programs and a word here; a picture in a result stays one."""
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    results = [
+        {"type": "tool_result", "tool_use_id": "c1", "is_error": True, "content": "no such city"},
+        {"type": "tool_result", "tool_use_id": "c2", "is_error": True, "content": "TypeError: no such city"},
+        {"type": "tool_result", "tool_use_id": "c3", "content": [{"type": "text", "text": "See."}, picture]},
+    ]
+    said = [
+        {"role": "user", "sender_id": "bob", "content": results},
+        {"type": "tool", "content": "timed out", "status": "error", "tool_call_id": "c4"},
+    ]
+    memory.add("s1", said, user_id="ann", defer_extraction=True)
+    assert [text for _, _, text in told(memory, "s1")] == [
+        "Error: no such city",
+        "TypeError: no such city",
+        "See.\n[image: png]",
+        "Error: timed out",
+    ]
+    assert {who for who, _, _ in told(memory, "s1")} == {"assistant"}, "a tool's words are not the user's"
+    assert memory.unprocessed("s1")[2].content[1].base64 == "aGk="
+
+
+def test_calls_without_ids_older_calls_and_broken_ones_are_kept(memory: Memory) -> None:
+    """Ollama names no ids and gives arguments as an object, OpenAI's older form has one call, LangChain lists broken calls apart."""
+    said = [
+        {"role": "user", "content": "hi"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"function": {"name": "weather", "arguments": {"c": 1}}}],
+        },
+        {"role": "tool", "tool_name": "weather", "content": "21"},
+        {"role": "assistant", "content": None, "function_call": {"name": "tide", "arguments": "{}"}},
+        {"role": "function", "name": "tide", "content": "high"},
+        {
+            "type": "ai",
+            "content": "",
+            "invalid_tool_calls": [{"name": "moon", "args": "{bad", "id": "c9", "error": "e"}],
+        },
+        {"role": "assistant", "tool_calls": [call("c1", "one", {}), call("c2", "two", "{}")]},
+    ]
+    memory.add("s1", said, user_id="ann", defer_extraction=True)
+    kept = memory.unprocessed("s1")
+    assert [(c.id, c.name, c.arguments) for one in kept for c in one.tool_calls] == [
+        ("weather", "weather", '{"c": 1}'),
+        ("tide", "tide", "{}"),
+        ("c9", "moon", "{bad"),
+        ("c1", "one", "{}"),
+        ("c2", "two", "{}"),
+    ]
+    assert [one.tool_call_id for one in kept if one.role == "tool"] == ["weather", "tide"]
+
+
+def test_what_a_server_did_within_one_answer_stays_in_its_order(memory: Memory) -> None:
+    """Words, a call, its result and more words of one message become messages in that order."""
+    content = [
+        {"type": "text", "text": "Searching."},
+        {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "tides"}},
+        {
+            "type": "web_search_tool_result",
+            "tool_use_id": "s1",
+            "content": [{"type": "text", "text": "High at nine."}],
+        },
+        {"type": "text", "text": "High tide is at nine.", "citations": [{"cited_text": "High"}]},
+    ]
+    memory.add("s1", [{"role": "assistant", "content": content}], defer_extraction=True)
+    assert [(role, text) for _, role, text in told(memory, "s1")] == [
+        ("assistant", "Searching."),
+        ("tool", "High at nine."),
+        ("assistant", "High tide is at nine."),
+    ]
+
+
+def test_a_block_that_is_not_known_costs_itself_alone(memory: Memory) -> None:
+    """What comes new into these programs keeps its words; without any it is left out, and that is said."""
+    content = [
+        {"type": "text", "text": "Look at this.", "something_new": {"a": 1}},
+        {"type": "video_url", "video_url": {"url": "https://v.example/boat.mp4"}},
+        {"type": "hologram", "caption": "a boat in the air"},
+        {"type": "hologram", "points": [1, 2]},
+        {"type": "thinking", "thinking": "hm"},
+    ]
+    outcome = memory.add("s1", [{"role": "user", "content": content}], user_id="ann", defer_extraction=True)
+    assert told(memory, "s1") == [
+        ("ann", "user", "Look at this.\n[doc: https://v.example/boat.mp4]\na boat in the air")
+    ]
+    assert outcome.skipped == (
+        "messages[0].content[3] is hologram, of which nothing can be kept",
+        "messages[0].content[4] is thinking, which nobody said",
+    )
+
+
+def test_spoken_answers_and_empty_ones(memory: Memory) -> None:
+    """An answer as sound is kept with its transcript; one that says and calls nothing is left out, and that is said."""
+    said = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "audio": {"data": "aGk=", "transcript": "Hello there."}},
+        {"role": "assistant", "content": None},
+        {"role": "assistant", "content": ""},
+        {"role": "assistant", "content": []},
+    ]
+    outcome = memory.add("s1", said, user_id="ann", defer_extraction=True)
+    assert [text for _, _, text in told(memory, "s1")] == ["hi", "[audio: Hello there.]"]
+    assert outcome.skipped == tuple(f"messages[{n}] has no words and calls no tool" for n in (2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        datetime(2026, 5, 1, 14, tzinfo=timezone(timedelta(hours=2))),
+        "2026-05-01T12:00:00Z",
+        "2026-05-01T14:00:00.000+02:00",
+        1777636800000.0,
+    ],
+)
+def test_a_time_is_taken_in_every_form_that_names_one_moment(memory: Memory, given) -> None:
+    """A datetime, ISO 8601 and milliseconds; each of these says the same."""
+    memory.add(
+        "s1", [{"role": "user", "content": "x", "timestamp": given}], user_id="ann", defer_extraction=True
+    )
+    assert memory.unprocessed("s1")[0].timestamp == 1777636800000
 
 
 def test_names_times_and_pictures_come_along(memory: Memory) -> None:
@@ -227,6 +460,16 @@ def test_a_call_with_a_key_is_kept_once_though_we_dated_it(memory: Memory) -> No
             "id must be a text",
         ),
         ({"role": "user", "content": [{"type": "video_url"}]}, 'type "video_url" is not one of'),
+        ({"role": "user", "content": [{"type": "hologram"}]}, "nothing to add: .* is hologram, of which"),
+        ({"role": "user", "content": [{"type": "text", "body": "x"}]}, 'unknown field "body"'),
+        (
+            {"role": "user", "content": "x", "timestamp": AT.replace(tzinfo=None)},
+            "timestamp .* names no zone",
+        ),
+        ({"role": "user", "content": "x", "timestamp": "2026-05-01"}, "timestamp .* names no zone"),
+        ({"role": "user", "content": "x", "timestamp": "soon"}, "timestamp .* not a text: int.time"),
+        ({"role": "user", "content": "x", "timestamp": 1777636800.5}, "not a fraction: int.time"),
+        ({"role": "user", "content": "x", "metadata": {"due": AT}}, "metadata.due holds datetime"),
         ("hello", "must be an object"),
         (7, "must be an object"),
     ],
@@ -250,6 +493,50 @@ def test_a_programs_own_classes_are_taken_too(memory: Memory) -> None:
     memory.add("s1", [{"role": "user", "content": "Hm?"}, AIMessage()], user_id="ann", defer_extraction=True)
     assert told(memory, "s1")[-1] == ANSWER
 
+    class Function(BaseModel):
+        name: str = "weather"
+        arguments: str = '{"city": "Lisbon"}'
+
+    class Call(BaseModel):
+        id: str = "call_1"
+        type: str = "function"
+        function: Function = Function()
+
+    class Answer(BaseModel):
+        """As OpenAI's client gives one back that calls a tool: without words, with fields that came new."""
+
+        role: str = "assistant"
+        content: str | None = None
+        tool_calls: list[Call] | None = [Call()]
+        something_new: str = "x"
+
+    class Block(BaseModel):
+        type: str
+        text: str | None = None
+        id: str | None = None
+        name: str | None = None
+        input: dict[str, Any] | None = None
+
+    @dataclass
+    class Said:
+        role: str
+        content: str
+
+    blocks = [
+        Block(type="text", text="Let me look."),
+        Block(type="tool_use", id="call_1", name="weather", input={"city": "Lisbon"}),
+    ]
+    whole = {"choices": [{"index": 0, "finish_reason": "stop", "message": Answer()}], "created": 1}
+    for number, turn in enumerate(
+        [Answer(), {"role": "assistant", "content": None, "tool_calls": [Call()]}, whole, {"role": "assistant", "content": blocks}]
+    ):  # fmt: skip
+        memory.add(f"n{number}", [Said("user", "Hm?"), turn], user_id="ann", defer_extraction=True)
+        asked, answered = memory.unprocessed(f"n{number}")
+        assert (asked.sender_id, asked.text) == ("ann", "Hm?")
+        assert [(one.id, "Lisbon" in one.arguments) for one in answered.tool_calls] == [("call_1", True)]
+    memory.add("pairs", [("human", "Hm?"), ("ai", "21 degrees.")], user_id="ann", defer_extraction=True)
+    assert told(memory, "pairs")[-1] == ANSWER
+
 
 def test_a_file_of_such_messages_goes_in_from_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -268,3 +555,55 @@ def test_a_file_of_such_messages_goes_in_from_the_command_line(
             "user",
             "And tomorrow?",
         )
+
+
+def deep(levels: int, inner: Any) -> Any:
+    for _ in range(levels):
+        inner = {"type": "document", "content": [inner]}
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("one", "named"),
+    [
+        ({"role": "assistant", "content": "x", "invalid_tool_calls": 5}, "messages[1].invalid_tool_calls must be a list"),
+        ({"role": "assistant", "tool_calls": ["x"], "content": [{"type": "tool_use", "id": "c", "name": "f"}]},
+         "tool_calls[1] must be an object"),
+        ({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [deep(600, "x")]}]},
+         "messages[1] is nested too deeply"),
+        ({"role": "tool", "tool_call_id": "c", "content": deep(3000, "x")}, "messages[1] is nested too deeply"),
+        ({"role": "user", "content": b"words"}, "messages[1].content must be a text"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_named_and_nothing_is_written(memory: Memory, one, named: str) -> None:
+    """Calls that are no list or no objects, blocks without end, bytes for words: a refusal of the whole call, by the field."""
+    with pytest.raises(Invalid) as refused:
+        memory.add("s1", [{"role": "user", "content": "Hm?"}, one], user_id="ann")
+    assert named in str(refused.value) and memory.unprocessed("s1") == []
+
+
+def test_words_in_two_places_of_a_message_are_both_kept_or_named(memory: Memory) -> None:
+    """A refusal beside words is said after them; words in parts count where the content is empty, else they are named."""
+    said = [
+        {"role": "assistant", "content": "Well.", "refusal": "I cannot do that."},
+        {"role": "user", "content": "", "parts": [{"type": "text", "text": "Why?"}]},
+        {"role": "user", "content": "Hm.", "parts": [{"type": "text", "text": "Why not?"}]},
+    ]
+    outcome = memory.add("s1", said, user_id="ann", defer_extraction=True)
+    assert [text for _, _, text in told(memory, "s1")] == ["Well.\nI cannot do that.", "Why?", "Hm."]
+    assert outcome.skipped == ("messages[2].parts stands beside content, which was taken",)
+
+
+def test_a_file_of_lines_is_parted_at_line_feeds_alone(tmp_path: Path) -> None:
+    """U+2028 and U+0085 may stand within a line of JSON, CR LF at its end, and a byte order mark before the first."""
+    lines = [{"role": "user", "content": "a\u2028b"}, {"role": "user", "content": "c\x85d"}]
+    file = tmp_path / "chat.jsonl"
+    file.write_bytes(
+        ("\ufeff" + "".join(json.dumps(one, ensure_ascii=False) + "\r\n" for one in lines)).encode()
+    )
+    assert (
+        main(["--root", str(tmp_path / "root"), "add", "--session", "s1", "--defer", "--file", str(file)])
+        == 0
+    )
+    with cairn.open_blocking(tmp_path / "root", background=False) as opened:
+        assert [one.text for one in opened.unprocessed("s1")] == ["a\u2028b", "c\x85d"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cairn.errors import Invalid
 from cairn.talk import MAX_MESSAGES, foreign, parse_message
-from cairn.talk.lines import message_from, message_to
+from cairn.talk.lines import message_to
 from cairn.talk.messages import checked_batch
 from cairn.types import ContentItem, Message, ToolCall
 from tests.world import MAY_8
@@ -153,4 +153,4 @@ def test_any_json_is_a_message_or_a_named_error(fields):
         message = parse_message(raw(**fields))
     except Invalid:
         return
-    assert message_from(json.loads(json.dumps(message_to(message), ensure_ascii=False))) == message
+    assert parse_message(json.loads(json.dumps(message_to(message), ensure_ascii=False))) == message

@@ -238,3 +238,35 @@ def test_a_llamaindex_block_recalls_and_keeps(memory: Memory) -> None:
     asyncio.run(use())
     assert memory.session_owners("llama-1")
     assert asyncio.run(block.aget([ChatMessage(role="user", content="the weather in Mongolia?")])) == ""
+
+
+def test_the_awaited_memory_serves_as_well(tmp_path: Path) -> None:
+    """An async program hands over the memory it has: what is said is kept, and nothing else than a memory is taken."""
+    for name in PACKAGES:
+        adapter(name)
+    from langchain_core.messages import HumanMessage
+    from llama_index.core.base.llms.types import ChatMessage
+
+    async def use() -> list[str]:
+        async with cairn.open(tmp_path / "root", background=False) as memory:
+            history = adapter("langchain").CairnChatHistory(memory, "chat", user_id="ann")
+            await history.aadd_messages([HumanMessage("My cat is called Miso.")])
+            session = adapter("openai_agents").CairnSession(memory, "run", user_id="ann")
+            await session.add_items([{"role": "user", "content": "The bridge opens at nine."}])
+            store = adapter("langgraph").CairnStore(memory, user_id="ann")
+            await store.aput(("prefs",), "tea", {"text": "Ann drinks jasmine tea."})
+            assert (await store.aget(("prefs",), "tea")).value["text"] == "Ann drinks jasmine tea."
+            block = adapter("llamaindex").CairnMemoryBlock(memory=memory, user_id="ann")
+            await block.aput([ChatMessage(role="user", content="The harbour is closed.")])
+            asked = ChatMessage(role="user", content="What is my cat called?")
+            assert "Miso" in await block.aget([asked])
+            said = [await memory.unprocessed(one) for one in ("chat", "run", "llama-index")]
+            return [one.text for (one,) in said]
+
+    assert asyncio.run(use()) == [
+        "My cat is called Miso.",
+        "The bridge opens at nine.",
+        "The harbour is closed.",
+    ]
+    with pytest.raises(Invalid, match=r"hand it what `cairn.open_blocking"):
+        adapter("langchain").CairnChatHistory(str(tmp_path), "chat")

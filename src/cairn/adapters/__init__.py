@@ -11,7 +11,10 @@ found by `search` and `recall`. Nothing here is imported by the rest of Cairn.
 
 from __future__ import annotations
 
-from cairn.errors import Misconfigured
+from typing import Any
+
+from cairn.errors import Invalid, Misconfigured
+from cairn.memory import Memory
 
 
 def missing(package: str, extra: str) -> Misconfigured:
@@ -20,3 +23,15 @@ def missing(package: str, extra: str) -> Misconfigured:
         f"This adapter needs the package {package}, which is not installed: pip install 'cairn-memory[{extra}]'.",
         setting=extra,
     )
+
+
+def blocking(memory: Any) -> Memory:
+    """The memory itself, also where its awaited twin is handed over: a framework calls an adapter from wherever it is."""
+    found = getattr(memory, "memory", memory)
+    if not isinstance(found, Memory):
+        raise Invalid(
+            f"An adapter stands on an open memory, not {type(memory).__name__}: hand it what `cairn.open_blocking(...)` or "
+            "`cairn.open(...)` gives.",
+            field="memory",
+        )
+    return found

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from cairn.adapters import blocking
+from cairn.aio import AsyncMemory
 from cairn.canonical import objects_in
 from cairn.errors import Invalid
 from cairn.memory import Memory
@@ -25,7 +27,7 @@ class SessionView:
     """One session as a framework sees it.
 
     Args:
-        memory: The open memory.
+        memory: The open memory, blocking or awaited.
         session_id: The session.
         user_id: Who speaks as the user; the settings' person where nobody is named.
         app_id: The app of the space.
@@ -34,17 +36,17 @@ class SessionView:
 
     def __init__(
         self,
-        memory: Memory,
+        memory: Memory | AsyncMemory,
         session_id: str,
         *,
         user_id: str | None = None,
         app_id: str = "default",
         project_id: str = "default",
     ) -> None:
-        self.memory = memory
+        self.memory = blocking(memory)
         self.session_id = checked_session_id(session_id)
         self.space = Space(app_id, project_id)
-        self.person = user_id or memory.settings.memory.person
+        self.person = user_id or self.memory.settings.memory.person
 
     @property
     def place(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cairn.adapters import missing
 from cairn.adapters.history import SessionView, pictured
+from cairn.aio import AsyncMemory
 from cairn.memory import Memory
 from cairn.types import Message
 
@@ -24,7 +25,7 @@ class CairnChatHistory(BaseChatMessageHistory):
     `clear` empties what the chain sees; what was said stays remembered. The options are those of `SessionView`.
     """
 
-    def __init__(self, memory: Memory, session_id: str, **options: Any) -> None:
+    def __init__(self, memory: Memory | AsyncMemory, session_id: str, **options: Any) -> None:
         self._history = SessionView(memory, session_id, **options)
 
     @property

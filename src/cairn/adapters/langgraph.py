@@ -19,6 +19,7 @@ from typing import Any
 
 from cairn.adapters import missing
 from cairn.adapters.history import SessionView
+from cairn.aio import AsyncMemory
 from cairn.errors import Invalid
 from cairn.memory import Memory
 from cairn.types import Message
@@ -66,7 +67,7 @@ class CairnStore(BaseStore):
     question at most 100 of them. There is no time to live.
     """
 
-    def __init__(self, memory: Memory, session_id: str = _TAG, **options: Any) -> None:
+    def __init__(self, memory: Memory | AsyncMemory, session_id: str = _TAG, **options: Any) -> None:
         self._history = SessionView(memory, session_id, **options)
 
     def batch(self, ops: Iterable[Any]) -> list[Any]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from cairn.adapters import missing
+from cairn.adapters import blocking, missing
 from cairn.adapters.history import SessionView
 
 try:
@@ -15,14 +15,12 @@ try:
 except ImportError as error:
     raise missing("llama-index-core", "llama-index") from error
 
-_SPEAKERS = {MessageRole.CHATBOT: "assistant", MessageRole.MODEL: "assistant"}
-
 
 class CairnMemoryBlock(BaseMemoryBlock[str]):
     """Long-term memory for `Memory.from_defaults(memory_blocks=[...])`.
 
     Attributes:
-        memory: The open `cairn.Memory`.
+        memory: The open memory, blocking or awaited.
         session_id: The session that messages go to where LlamaIndex names none.
         user_id: Whose memory; the settings' person where nobody is named.
         token_budget: The most tokens of what is recalled.
@@ -44,7 +42,7 @@ class CairnMemoryBlock(BaseMemoryBlock[str]):
             return ""
         project = self.project_id if self.project_id != "default" else None
         found = await asyncio.to_thread(
-            self.memory.recall,
+            blocking(self.memory).recall,
             asked[: self.memory.settings.server.max_query_chars],
             user_id=self.user_id,
             app_id=self.app_id,
@@ -54,36 +52,12 @@ class CairnMemoryBlock(BaseMemoryBlock[str]):
         return str(found.prompt)
 
     async def _aput(self, messages: Sequence[ChatMessage]) -> None:
-        by_session: dict[str, list[dict[str, Any]]] = {}
+        by_session: dict[str, list[ChatMessage]] = {}
         for one in messages:
             named = str(one.additional_kwargs.get("session_id") or self.session_id)
-            by_session.setdefault(named, []).append(_raw(one))
+            by_session.setdefault(named, []).append(one)
         for session, said in by_session.items():
             history = SessionView(
                 self.memory, session, user_id=self.user_id, app_id=self.app_id, project_id=self.project_id
             )
             await asyncio.to_thread(history.add, said)
-
-
-def _raw(message: ChatMessage) -> dict[str, Any]:
-    role = _SPEAKERS.get(message.role, str(message.role.value))
-    raw: dict[str, Any] = {"role": role, "content": _content(message)}
-    more = message.additional_kwargs
-    if calls := more.get("tool_calls"):
-        raw["tool_calls"] = [call.model_dump() if hasattr(call, "model_dump") else call for call in calls]
-    if answered := more.get("tool_call_id"):
-        raw["tool_call_id"] = answered
-    return raw
-
-
-def _content(message: ChatMessage) -> Any:
-    blocks = []
-    for block in message.blocks:
-        if block.block_type == "text":
-            blocks.append({"type": "text", "text": block.text})
-        elif block.block_type == "image":
-            where = str(block.url or block.path or "")
-            blocks.append({"type": "image", "uri": where} if where else {"type": "image", "name": "no name"})
-    if all(one["type"] == "text" for one in blocks):
-        return "\n".join(one["text"] for one in blocks)
-    return blocks

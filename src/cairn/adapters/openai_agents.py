@@ -8,6 +8,7 @@ from typing import Any
 
 from cairn.adapters import missing
 from cairn.adapters.history import SessionView, pictured
+from cairn.aio import AsyncMemory
 from cairn.memory import Memory
 from cairn.types import Message
 
@@ -29,7 +30,7 @@ class CairnSession(SessionABC):
 
     def __init__(
         self,
-        memory: Memory,
+        memory: Memory | AsyncMemory,
         session_id: str,
         *,
         session_settings: SessionSettings | None = None,

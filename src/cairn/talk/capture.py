@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from cairn.config import Settings
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, Unavailable
@@ -296,25 +297,25 @@ class Capture:
         finds cells whose ledger was lost.
         """
         unfinished = self._pending.unfinished()
-        sessions = set(unfinished.values())
+        sessions = {(one.space, one.session_id) for one in unfinished.values()}
         if everywhere:
             sessions |= set(self.sessions())
         count = 0
-        settled: list[str] = []
+        # A cell is noted before it is cut: one that is in no log may be on its way there, but not for an hour.
+        before = (self._clock.now() - timedelta(hours=1)).isoformat(timespec="seconds")
         for space, session_id in sorted(sessions):
-            named = {cell for cell, where in unfinished.items() if where == (space, session_id)}
+            named = [cell for cell, one in unfinished.items() if one[:2] == (space, session_id)]
             try:
                 count += self._recover_session(space, session_id, insist=True)
                 known = self._inbox.are_done(space, session_id, named) if named else {}
-                for cell, is_done in known.items():
-                    # A cell is noted before it is cut: one that is in no log may be on its way there just now.
-                    if is_done or (is_done is None and self._pending.is_old(cell)):
-                        settled.append(cell)
+                self._pending.end(
+                    cell
+                    for cell, is_done in known.items()
+                    if is_done or (is_done is None and unfinished[cell].at < before)
+                )
             except CairnError as error:
                 _log.warning("Session %s was not looked through: %s", session_id, error)
-        self._pending.end(settled)
         self.close()
-        self._pending.tidy()
         return count
 
     def close(self) -> None:

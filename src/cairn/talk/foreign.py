@@ -1,7 +1,9 @@
-"""Converts messages of OpenAI (chat and responses), Anthropic and LangChain into our own form.
+"""Converts messages of other programs into our own form: OpenAI (chat and responses), Anthropic, Gemini, LangChain and more.
 
-    raw message -> `translated`: role, content, tool_calls, tool_call_id as ours; one may become several, or none
-                -> `completed`: who said it and when, where it does not say so itself
+    raw -> `_plainly`   an object of a program's own class as the mapping it stands for
+        -> `_unwrapped` the messages in an answer that was handed over as a whole
+        -> `_turn`      role, content, tool_calls, tool_call_id as ours (`blocks`); one may become several, or none
+        -> `_completed` who said it and when, where it does not say so itself
 
 What is already in our form passes through untouched, and what is in no known form is left as it is: the strict
 check behind this names what is wrong with it. What is not talk (instructions, reasoning) is left out and said.
@@ -15,11 +17,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError, Invalid
-from cairn.talk.messages import MAX_MESSAGES, MESSAGE_FIELDS, parse_message
+from cairn.talk import blocks
+from cairn.talk.messages import MAX_MESSAGES, MESSAGE_FIELDS, kind_of, parse_message
 from cairn.types import Message, Space
 
 if TYPE_CHECKING:
@@ -30,8 +33,13 @@ ASSISTANT = "assistant"
 
 _PLAIN = frozenset({"sender_id", "role", "timestamp", "content"})
 _OWN = ("sender_id", "sender_name", "timestamp", "tags", "metadata")
-_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "HumanMessageChunk": "user"}
-_NO_TALK = ("system", "developer")
+_ROLES = {
+    "human": "user", "HumanMessageChunk": "user", "ai": "assistant", "AIMessageChunk": "assistant", "model": "assistant",
+    "chatbot": "assistant", "function": "tool", "ToolMessageChunk": "tool",
+}  # fmt: skip
+_NO_TALK = {"system": "an instruction", "developer": "an instruction", "remove": "the removal of a message"}
+_BESIDE = ("tool_calls", "tool_call_id", "function_call")
+_CONTENTS = ("content", "parts", "blocks")
 # Fields of the other programs that say nothing about the talk.
 _PASSED_OVER = frozenset(
     {
@@ -39,14 +47,10 @@ _PASSED_OVER = frozenset(
         "stop_reason", "stop_sequence", "stop_details", "usage", "container", "context_management", "additional_kwargs",
         "response_metadata", "usage_metadata", "invalid_tool_calls", "tool_call_chunks", "example", "artifact",
         "chunk_position", "reasoning_content", "reasoning", "reasoning_details", "cache_control", "internal_chat_message_metadata_passthrough",
+        "parts", "blocks", "images", "thinking", "tool_name", "is_error",
     }
 )  # fmt: skip
-_KNOWN_FIELDS = MESSAGE_FIELDS | _PASSED_OVER | {"call_id", "arguments", "input", "output", "namespace"}
-_TEXTS = ("text", "input_text", "output_text")
-_WORDS = ("alt", "alt_text", "caption", "description", "transcript", "context")
-_UNSAID = ("thinking", "redacted_thinking", "reasoning", "reasoning_content", "non_standard")
-_CALLS = ("function_call", "custom_tool_call")
-_RESULTS = ("function_call_output", "custom_tool_call_output")
+_KNOWN_FIELDS = MESSAGE_FIELDS | _PASSED_OVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def taken(raw: Sequence[Any], *, user_id: str, now_ms: int) -> Taken:
     """All of one call. Without a time of its own a message has the time of the one before it, or now.
 
     Raises:
-        Invalid: `raw` is no list, or nothing is left to add.
+        Invalid: `raw` is no list, a time has no zone, or nothing is left to add.
     """
     if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
         raise Invalid(f"messages must be a list of 1 to {MAX_MESSAGES} messages.", field="messages")
@@ -79,12 +83,16 @@ def taken(raw: Sequence[Any], *, user_id: str, now_ms: int) -> Taken:
             last = one["timestamp"]
             found.append((where, one))
             continue
-        for part in _translated(_mapping(one), where, skipped):
+        try:
+            parts = list(_translated(one, where, skipped))
+        except RecursionError:
+            raise Invalid(f"{where} is nested too deeply to be read: flatten it.", field=where) from None
+        for part in parts:
             if not isinstance(part, dict):
                 found.append((where, part))
                 continue
             dated = dated and "timestamp" in part
-            part = _completed(part, user_id, max(last + 1, now_ms) if last else now_ms)
+            part = _completed(part, where, user_id, max(last + 1, now_ms) if last else now_ms)
             if isinstance(part["timestamp"], int):
                 last = part["timestamp"]
             found.append((where, part))
@@ -106,211 +114,210 @@ def _is_ours(one: Any) -> bool:
     )
 
 
-def _mapping(one: Any) -> Any:
-    """A message as a mapping, also where a program's own class holds it."""
-    dump = getattr(one, "model_dump", None)
-    return dump(exclude_none=True) if callable(dump) and not isinstance(one, Mapping) else one
-
-
-def _completed(one: dict[str, Any], user_id: str, at: int) -> dict[str, Any]:
+def _completed(one: dict[str, Any], where: str, user_id: str, at: int) -> dict[str, Any]:
     if "sender_id" not in one:
         one["sender_id"] = user_id if one.get("role") == "user" else ASSISTANT
-    moment = one.get("timestamp", at)
-    if isinstance(moment, datetime):
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        moment = int(aware.timestamp() * 1000)
-    return one | {"timestamp": moment}
+    return one | {"timestamp": _moment(one.get("timestamp", at), f"{where}.timestamp")}
+
+
+def _moment(given: Any, where: str) -> Any:
+    """A time in milliseconds, where it is a datetime or written as ISO 8601 has it; both name their zone."""
+    if isinstance(given, float) and given.is_integer():
+        return int(given)
+    moment = given
+    if isinstance(given, str):
+        try:
+            moment = datetime.fromisoformat(given)
+        except ValueError:
+            return given
+    if not isinstance(moment, datetime):
+        return given
+    if moment.tzinfo is None:
+        raise Invalid(
+            f"{where} {moment.isoformat()} names no zone, so it could be any of many moments: "
+            "datetime.now(timezone.utc), or 2026-06-01T09:30:00Z.",
+            field=where,
+        )
+    return int(moment.timestamp() * 1000)
 
 
 def _translated(raw: Any, where: str, skipped: list[str]) -> Iterator[Any]:
-    if not isinstance(raw, Mapping):
+    one = _plainly(raw)
+    if one is None:
         yield raw
         return
-    one = dict(raw)
-    if isinstance(one.get("data"), Mapping) and set(one) == {"type", "data"}:
-        one = {"type": one["type"], **one["data"]}
+    inside = _unwrapped(one)
+    # A typing error in a mapping is named. What a program's own class holds besides is no error of the caller's.
+    loose = not isinstance(raw, Mapping) or inside[0] is not one
+    for part in inside:
+        if isinstance(part, Mapping):
+            yield from _turn(part, where, skipped, loose)
+
+
+def _plainly(raw: Any) -> dict[str, Any] | None:
+    """A message as a mapping, also where a program's own class or a pair (role, text) holds it."""
+    if isinstance(raw, tuple) and len(raw) == 2 and all(isinstance(one, str) for one in raw):
+        return {"role": raw[0], "content": raw[1]}
+    if isinstance(raw, Mapping):
+        return {key: value if key == "metadata" else blocks.plain(value) for key, value in raw.items()}
+    found = blocks.plain(raw)
+    return found if isinstance(found, dict) else None
+
+
+def _unwrapped(one: dict[str, Any]) -> list[Any]:
+    """The messages of an answer as a client gives it back; of several alternatives the first."""
+    if set(one) == {"type", "data"} and isinstance(one["data"], Mapping):
+        return [{"type": one["type"], **one["data"]}]
+    if one.get("lc") and isinstance(one.get("kwargs"), Mapping):
+        return [one["kwargs"]]
+    if one.get("role") is not None:
+        return [one]
+    for name in ("choices", "candidates"):
+        if isinstance(one.get(name), list) and one[name] and isinstance(one[name][0], Mapping):
+            return _unwrapped(one[name][0])
+    if one.get("object") == "response" and isinstance(one.get("output"), list):
+        return one["output"] or [one]
+    for name in ("message", "content", "output"):
+        if isinstance(inner := one.get(name), Mapping) and ("role" in inner or "message" in inner):
+            return _unwrapped(dict(inner))
+    return [one]
+
+
+def _turn(raw: Mapping[str, Any], where: str, skipped: list[str], loose: bool) -> Iterator[dict[str, Any]]:
+    one = {key: value for key, value in raw.items() if value is not None or key == "content"}
     kind = one.get("type")
-    if "role" not in one:
-        if kind in _CALLS or kind in _RESULTS:
-            yield _kept(one, **_called(one) if kind in _CALLS else _returned(one))
-            return
-        if isinstance(kind, str) and kind in _UNSAID:
-            skipped.append(f"{where} is {kind}, which nobody said")
-            return
-        if isinstance(kind, str) and kind.endswith("_call"):
-            skipped.append(f"{where} is a {kind}, which has no words")
-            return
-        if isinstance(kind, str) and kind != "message":
-            one["role"] = _ROLES.get(kind, kind)
-    if one.get("role") in _NO_TALK:
-        skipped.append(f"{where} has role {one['role']}, which is an instruction and no talk")
+    if "role" not in one and blocks.stands_alone(kind):
+        about = {key: one.pop(key) for key in _OWN if key in one}
+        yield from _spread({**about, "role": ASSISTANT}, [one], where, skipped, loose=True)
         return
-    if one.get("role") == "function":
-        one |= {"role": "tool", "tool_call_id": one.get("tool_call_id") or one.get("name")}
-    if one.get("tool_calls"):
-        one["tool_calls"] = _tool_calls(one["tool_calls"])
-    yield from _spread(one, where, skipped)
+    if "role" not in one and isinstance(kind, str) and kind != "message":
+        one["role"] = kind
+    if isinstance(more := one.get("additional_kwargs"), Mapping):
+        one |= {name: more[name] for name in _BESIDE if more.get(name) and not one.get(name)}
+    role = one.get("role")
+    if isinstance(role, str):
+        one["role"] = role = _ROLES.get(role, role)
+    if isinstance(role, str) and role in _NO_TALK:
+        skipped.append(f"{where} has role {role}, which is {_NO_TALK[role]} and no talk")
+        return
+    held = [name for name in _CONTENTS if one.get(name) is not None]
+    held.sort(key=lambda name: not one[name])  # one with words before one that is empty
+    content: Any = one[held[0]] if held else None
+    skipped += [f"{where}.{name} stands beside {held[0]}, which was taken" for name in held[1:] if one[name]]
+    listed = isinstance(content, list)
+    own = listed and all(blocks.is_own(block) for block in content)
+    if role == "tool" and not (listed and _has_results(content)):
+        number = next((one[name] for name in ("tool_call_id", "tool_name", "name") if one.get(name)), None)
+        fields = {} if number is None else {"tool_call_id": number}
+        if any(name in one for name in _CONTENTS):
+            fields["content"] = content if own else blocks.returned({**one, "content": content})
+        yield _kept(one, loose, role=role, **fields)
+        return
+    yield from _spread(one, content, where, skipped, loose)
 
 
-def _kept(one: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+def _has_results(content: list[Any]) -> bool:
+    return any(how == "result" for block in content for how, _ in blocks.read(block))
+
+
+def _kept(one: Mapping[str, Any], loose: bool, **fields: Any) -> dict[str, Any]:
     """Our own fields of a message, and whatever it has that no known program writes: the check behind names it."""
     name = one.get("name")
     more = {"sender_name": name} if isinstance(name, str) and name and fields.get("role") != "tool" else {}
-    if fields.get("tool_calls") is not None and "arguments" in one:
-        more = {}
-    rest = {key: value for key, value in one.items() if key not in _KNOWN_FIELDS}
+    rest = {} if loose else {key: value for key, value in one.items() if key not in _KNOWN_FIELDS}
     own = {key: one[key] for key in _OWN if one.get(key) is not None}
+    if fields.get("role") == "tool" and one.get("role") == "user":
+        own = {
+            key: value for key, value in own.items() if not key.startswith("sender")
+        }  # a tool's words are not the user's
     return {**more, **own, **fields, **rest}
 
 
-def _called(one: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = one.get("arguments", one.get("input", ""))
-    function = {"name": one.get("name"), "arguments": _text(arguments)}
-    call = {"id": one.get("call_id") or one.get("id"), "type": "function", "function": function}
-    return {"role": "assistant", "content": "", "tool_calls": [call]}
-
-
-def _returned(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {"role": "tool", "content": _words(one.get("output")), "tool_call_id": one.get("call_id")}
-
-
-def _tool_calls(raw: Any) -> Any:
-    """Calls as OpenAI's chat has them; another form is brought into it, what is in none stays."""
-    if not isinstance(raw, list | tuple):
-        return raw
-    found = []
-    for call in raw:
-        if isinstance(call, Mapping) and "args" in call and "function" not in call:
-            function = {"name": call.get("name"), "arguments": _text(call["args"])}
-            call = {"id": call.get("id") or call.get("name"), "type": "function", "function": function}
-        elif isinstance(call, Mapping) and isinstance(call.get("custom"), Mapping):
-            function = {
-                "name": call["custom"].get("name"),
-                "arguments": _text(call["custom"].get("input", "")),
-            }
-            call = {"id": call.get("id"), "type": "custom", "function": function}
-        elif isinstance(call, Mapping):
-            call = {key: value for key, value in call.items() if key != "index"}
-        found.append(call)
-    return found
-
-
-def _spread(one: dict[str, Any], where: str, skipped: list[str]) -> Iterator[dict[str, Any]]:
-    """A message as one or several of ours: results of tools stand alone, calls go with the words before them."""
-    content = one.get("content")
-    fields: dict[str, Any] = {key: one[key] for key in ("role", "tool_call_id") if one.get(key) is not None}
-    calls = list(one["tool_calls"]) if isinstance(one.get("tool_calls"), list) else one.get("tool_calls")
-    refusal = one.get("refusal")
-    if content is None and (calls or refusal):
-        content = refusal or ""
-    if not isinstance(content, list | tuple) or not any(_is_foreign(block) for block in content):
-        if content in ("", [], ()) and not calls and one.get("role") == "assistant" and len(one) > 2:
+def _spread(
+    one: dict[str, Any], content: Any, where: str, skipped: list[str], loose: bool
+) -> Iterator[dict[str, Any]]:
+    """A turn as one message or several: results of tools stand alone, calls go with the words before them."""
+    role = {"role": one["role"]} if "role" in one else {}
+    calls = _calls(one, where)
+    if isinstance(refusal := one.get("refusal"), str) and refusal:
+        content = [*(content if isinstance(content, list) else [content] if content else []), refusal]
+    if calls and not content:
+        content = ""
+    if not content and isinstance(audio := one.get("audio"), Mapping):
+        content = [{"type": "audio", **audio}]
+    if isinstance(images := one.get("images"), list) and images:
+        words = content if isinstance(content, list) else [content] if content else []
+        content = [*words, *({"type": "image", "data": image} for image in images)]
+    if content is None and (one.get("role") == ASSISTANT):
+        content = ""
+    if not isinstance(content, list) or all(blocks.is_own(block) for block in content):
+        if not content and not calls and one.get("role") == ASSISTANT:
             skipped.append(f"{where} has no words and calls no tool")
             return
-        if "content" in one:
-            fields["content"] = content
-        yield _kept(one, **fields, **({"tool_calls": calls} if calls is not None else {}))
+        fields = {**role, **({"content": content} if content is not None or "content" in one else {})}
+        yield _kept(one, loose, **fields, **({"tool_calls": calls} if calls else {}))
         return
-    items: list[Any] = []
-    for block in content:
-        kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind in {"tool_use", "server_tool_use", "mcp_tool_use", "tool_call"}:
-            given = block.get("input", block.get("args", {}))
-            function = {"name": block.get("name"), "arguments": _text(given)}
-            known = {call.get("id") for call in calls or () if isinstance(call, Mapping)}
-            if block.get("id") not in known:
-                calls = [*(calls or ()), {"id": block.get("id"), "type": "function", "function": function}]
-        elif isinstance(kind, str) and kind.endswith("tool_result"):
-            result = _words(block.get("content"))
-            yield _kept(one, role="tool", content=result, tool_call_id=block.get("tool_use_id"))
-        elif kind not in _UNSAID:
-            items.append(_item(block))
-    if items or calls:
-        plain = all(isinstance(item, Mapping) and item.get("type") == "text" for item in items)
-        said: Any = "\n".join(str(item.get("text", "")) for item in items) if plain else items
-        yield _kept(one, **fields, content=said, **({"tool_calls": calls} if calls else {}))
+    before, alone = len(skipped), not any(name in one for name in _CONTENTS)
+    held = _Held([], calls if isinstance(calls, list) else [])
+    count = 0
+    for number, block in enumerate(content):
+        for how, what in blocks.read(block):
+            if how == "item":
+                held.items.append(what)
+            elif how == "call":
+                held.call(what)
+            elif how == "left":
+                skipped.append(f"{where if alone else f'{where}.content[{number}]'} {what}")
+            else:
+                for turn in held.turns():
+                    count += 1
+                    yield _kept(one, loose, **role, **turn)
+                count += 1
+                yield _kept(one, loose, role="tool", content=what[1], tool_call_id=what[0])
+    for turn in held.turns(last=True):
+        count += 1
+        yield _kept(one, loose, **role, **turn)
+    if not count and len(skipped) == before:
+        skipped.append(f"{where} has no words and calls no tool")
 
 
-_KNOWN_BLOCKS = frozenset(
-    {
-        *_TEXTS[1:], *_UNSAID, "tool_use", "server_tool_use", "mcp_tool_use", "tool_call", "image_url", "input_image",
-        "input_audio", "file", "input_file", "document", "refusal",
-    }
-)  # fmt: skip
+class _Held:
+    """What of a turn is not handed on yet: items, calls among them, and calls that the message lists beside its content."""
+
+    def __init__(self, items: list[Any], listed: list[Any]) -> None:
+        self.items = items
+        self.calls: list[Any] = []
+        self.listed = listed
+
+    def call(self, call: Any) -> None:
+        self.listed = [
+            one for one in self.listed if not isinstance(one, Mapping) or one.get("id") != call["id"]
+        ]
+        self.calls.append(call)
+
+    def turns(self, *, last: bool = False) -> Iterator[dict[str, Any]]:
+        """What is held as a message, if it says or calls anything."""
+        said, calls = blocks.said(self.items), [*self.calls, *(self.listed if last else ())]
+        if said or calls:
+            yield {"content": said, **({"tool_calls": calls} if calls else {})}
+        self.items, self.calls = [], []
 
 
-def _is_foreign(block: Any) -> bool:
-    """Whether a block of content is in another program's form."""
-    if isinstance(block, str):
-        return False
-    if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
-        return False
-    kind = block["type"]
-    more = {"annotations", "citations", "cache_control", "source", "source_type", "logprobs", "index"}
-    return kind in _KNOWN_BLOCKS or kind.endswith("tool_result") or bool(more & block.keys())
+def _calls(one: Mapping[str, Any], where: str) -> list[Any]:
+    """The calls that a message lists, in the form of OpenAI's chat; what is in no known form stays.
 
-
-def _item(block: Any) -> Any:
-    """A block of content as one of our items; images and files are kept by reference, or by their own bytes."""
-    if not isinstance(block, Mapping):
-        return block
-    kind = block.get("type")
-    if kind in _TEXTS or kind == "refusal":
-        return {"type": "text", "text": block.get("text", block.get("refusal", ""))}
-    if kind in {"image_url", "input_image", "image"}:
-        return _described(_reference("image", block.get("image_url", block)), block)
-    if kind == "input_audio":
-        audio = block.get("input_audio", block)
-        return _described({"type": "audio", "base64": audio.get("data"), "ext": audio.get("format")}, block)
-    if kind in {"file", "input_file", "document"}:
-        return _described(_reference("doc", block.get("file", block)), block)
-    return dict(block)
-
-
-def _described(item: dict[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
-    """The item with the words that came with it: an image's caption, a recording's transcript."""
-    holders = [block, *(one for one in block.values() if isinstance(one, Mapping))]
-    words = (holder.get(name) for name in _WORDS for holder in holders)
-    found = next((one.strip() for one in words if isinstance(one, str) and one.strip()), None)
-    return {**item, "text": found} if found and "text" not in item else item
-
-
-def _reference(kind: str, held: Any) -> dict[str, Any]:
-    source = held.get("source", held) if isinstance(held, Mapping) else {"url": held}
-    source = source if isinstance(source, Mapping) else {}
-    title = held.get("title") or held.get("filename") if isinstance(held, Mapping) else None
-    found: dict[str, Any] = {"type": kind, "name": title or source.get("filename")}
-    url = source.get("url") or source.get("file_url") or source.get("file_data")
-    data, media = source.get("data"), source.get("media_type") or source.get("mime_type")
-    if isinstance(url, str) and url.startswith("data:"):
-        head, _, data = url.partition(",")
-        media, url = head[5:].partition(";")[0], None
-    if source.get("type") == "text" and isinstance(data, str):
-        return {**_filled(found), "text": data}
-    ext = media.rpartition("/")[2] if isinstance(media, str) else None
-    named = source.get("file_id") or source.get("id")
-    return _filled({**found, "uri": url, "base64": data, "ext": ext, "name": found["name"] or named})
-
-
-def _filled(fields: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if value is not None}
-
-
-def _words(value: Any) -> str:
-    """What a tool gave back, as text."""
-    if value is None:
-        return ""
-    if isinstance(value, list | tuple):
-        parts = [_item(block) for block in value]
-        return "\n".join(
-            str(part.get("text") or f"[{part.get('type')}]") if isinstance(part, Mapping) else str(part)
-            for part in parts
-        )
-    return _text(value)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    Raises:
+        Invalid: they are no list.
+    """
+    found: list[Any] = []
+    for name in ("tool_calls", "invalid_tool_calls"):
+        if not isinstance(listed := one.get(name) or [], list):
+            raise Invalid(f"{where}.{name} must be a list, not {kind_of(listed)}.", field=f"{where}.{name}")
+        found += [blocks.call_of(call) for call in listed]
+    older = one.get("function_call")
+    if isinstance(older, Mapping) and not found:
+        found = [blocks.call_of({"function": older})]
+    return found
 
 
 Waiting = tuple[Space, str, dict[str, Any], str]

@@ -15,23 +15,23 @@ settings it cuts at the same places, so it can be rebuilt from the log at any ti
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
 from cairn import rights
-from cairn.canonical import from_json
+from cairn.canonical import as_line, from_json
 from cairn.config import CaptureSettings
 from cairn.errors import CairnError, Invalid
 from cairn.language import words
 from cairn.seams import Clock, Locator, Locks, StorageBackend
+from cairn.seams.storage import children
 from cairn.talk.lines import (
     MAX_LINE_CHARS,
     MAX_ORDINAL,
@@ -39,7 +39,6 @@ from cairn.talk.lines import (
     CellRecord,
     Closed,
     Finished,
-    Owner,
     ToldTo,
     hashed_key,
     said_json,
@@ -48,8 +47,10 @@ from cairn.talk.narrative import said_at
 from cairn.talk.sessions import Batch, LogMoved, SessionLog, SessionState, owners_of, session_locator
 from cairn.types import Message, Scope, Space, checked_session_id
 
-LEDGER = Locator(".tmp/cells")
-_KEPT_HOURS = 2
+LEDGER = Locator(".tmp/cells/underway.jsonl")
+_OF_AN_HOUR = re.compile(r"[0-9]{10}\.jsonl")  # what older versions noted cells in
+_OF_OLD = 3  # values of a cut there: no time
+_TIDIED_AFTER = 200  # times that something was noted
 _log = logging.getLogger(__name__)
 _LOCK_NAMES = 1024
 _MAX_KEY_CHARS = 200
@@ -58,36 +59,37 @@ _ATTEMPTS = 20
 T = TypeVar("T")
 Reason = Literal["flush", "gap", "topic", "tokens", "messages"]
 
-Unfinished = dict[str, tuple[Space, str]]
-"""Cell id to the space and session it was cut in."""
+
+class Noted(NamedTuple):
+    """A cell that was about to be cut: in which session, when, and the line that says so."""
+
+    space: Space
+    session_id: str
+    at: str
+    line: str
 
 
 class PendingCells:
     """The ledger of cells on their way from cut to episode: what a restart has to look at.
 
-    Beside the session logs, which hold the truth, it lets recovery find unfinished cells without reading every session. One
-    journal per hour under `.tmp/cells/`: a cut is noted there before it happens, its end with the next cut. Files of past
-    hours go as soon as nothing in them is unfinished. It outlives the process but is not flushed: it only says where to
-    look. Should a power cut take its last lines, the next call on that session, or a full recovery, finds the cell in the log.
+    Beside the session logs, which hold the truth, it lets recovery find unfinished cells without reading every session. A
+    cut is noted before it happens, its end with the next cut; once lines have piled up, those of cells that are done go.
+    It outlives the process but is not flushed: it only says where to look. Should a power cut take its last lines, the
+    next call on that session, or a full recovery, finds the cell in the log.
     """
 
     def __init__(self, storage: StorageBackend, clock: Clock) -> None:
         self._storage = storage
         self._journals = storage.journals
         self._clock = clock
-        self._hour = self._name(0)
         self._ended: list[str] = []
-        self._noted: dict[str, str] = {}
+        self._written = 0
         self._guard = threading.Lock()
 
     def begin(self, space: Space, session_id: str, cells: Iterable[str]) -> None:
-        """Note that `cells` are about to be cut. The first time in an hour, older files are tidied."""
-        if self._hour != (hour := self._name(0)):
-            self._hour = hour
-            self.tidy()
-        lines = self._endings()
-        lines += [json.dumps(["cut", cell, space.app, space.project, session_id]) for cell in cells]
-        self._journals.append(LEDGER.child(hour), lines, sync=False)
+        """Note that `cells` are about to be cut."""
+        at = self._clock.now().isoformat(timespec="seconds")
+        self._note([as_line(["cut", cell, space.app, space.project, session_id, at]) for cell in cells])
 
     def end(self, cells: Iterable[str]) -> None:
         """The episodes of `cells` are on disk: it is noted with the next cut, or when this is closed.
@@ -99,86 +101,76 @@ class PendingCells:
 
     def close(self) -> None:
         """Note what has ended. Where that cannot be written, the next start looks at those cells."""
-        if lines := self._endings():
-            try:
-                self._journals.append(LEDGER.child(self._name(0)), lines, sync=False)
-            except CairnError as error:
-                _log.info("Which cells are done is not noted: %s", error)
+        try:
+            self._note([])
+        except CairnError as error:
+            _log.info("Which cells are done is not noted: %s", error)
 
-    def _endings(self) -> list[str]:
+    def _note(self, cuts: Sequence[str]) -> None:
         with self._guard:
             ended, self._ended = self._ended, []
-        return [json.dumps(["done", cell]) for cell in ended]
+            self._written += 1
+            has_many = self._written % _TIDIED_AFTER == 0
+        if has_many:
+            self._journals.edit(LEDGER, lambda lines: [one.line for one in _underway(lines).values()])
+        if lines := [*(as_line(["done", cell]) for cell in ended), *cuts]:
+            self._journals.append(LEDGER, lines, sync=False)
 
     def forget(self, space: Space, sessions: Collection[str]) -> int:
         """Drop the lines about sessions that are forgotten; how many."""
         dropped = 0
-        for place in self._storage.list(LEDGER):
 
-            def change(lines: Sequence[str]) -> list[str] | None:
-                nonlocal dropped
-                rest = [line for line in lines if not _is_of(line, space, sessions)]
-                dropped += len(lines) - len(rest)
-                return rest if len(rest) < len(lines) else None
+        def change(lines: Sequence[str]) -> list[str] | None:
+            nonlocal dropped
+            rest = [line for line in lines if not _is_of(line, space, sessions)]
+            dropped = len(lines) - len(rest)
+            return rest if dropped else None
 
-            self._journals.edit(place, change)
+        self._take_over()
+        self._journals.edit(LEDGER, change)
         return dropped
 
-    def unfinished(self) -> Unfinished:
-        """Every cell noted as cut and not as done, oldest first."""
-        self._noted.clear()
-        return self._unfinished_in(self._storage.list(LEDGER))
+    def unfinished(self) -> dict[str, Noted]:
+        """Every cell noted as cut and not as done, by its id, oldest first."""
+        self._take_over()
+        return _underway(self._journals.read(LEDGER).lines)
 
-    def is_old(self, cell: str) -> bool:
-        """Whether a cell was noted an hour ago or longer, as far as `unfinished` has seen: nobody is cutting it now."""
-        return self._noted.get(cell, "") < self._name(1)
-
-    def _unfinished_in(self, places: Iterable[Locator]) -> Unfinished:
-        cut: Unfinished = {}
-        done: set[str] = set()
-        for place in places:
-            for line in self._journals.read(place).lines:
-                try:
-                    sort, cell, *rest = from_json(line)
-                    if sort == "cut":
-                        app, project, session_id = rest
-                        self._noted[cell] = place.name
-                        cut[cell] = (Space(app, project), checked_session_id(session_id))
-                    else:
-                        done.add(cell)
-                except (ValueError, TypeError):
-                    continue  # damaged: a full recovery finds the cell in its log
-        return {cell: where for cell, where in cut.items() if cell not in done}
-
-    def tidy(self) -> None:
-        """Drop the files of past hours; what is unfinished in them moves to the current one first."""
-        oldest_kept = self._name(_KEPT_HOURS)
-        places = self._storage.list(LEDGER)
-        old = [place for place in places if place.name < oldest_kept]
-        if not old:
-            return
-        for cell, (space, session_id) in self._unfinished_in(places).items():
-            line = json.dumps(["cut", cell, space.app, space.project, session_id])
-            self._journals.append(LEDGER.child(self._name(0)), [line])
-        for place in old:
-            try:
+    def _take_over(self) -> None:
+        """Note what an older version noted, which had a file for each hour, and drop its files: nobody else reads them."""
+        for place in children(self._storage, LEDGER.parent):
+            if _OF_AN_HOUR.fullmatch(place.name):
+                noted = _underway(self._journals.read(place).lines)
+                self._journals.append(LEDGER, [one.line for one in noted.values()], sync=False)
                 self._storage.remove(place)
-            except CairnError as error:
-                # Another process may have been quicker; if not, the next hour tries again.
-                _log.debug("%s stays: %s", place, error)
 
-    def _name(self, hours_ago: int) -> str:
-        return f"{self._clock.now() - timedelta(hours=hours_ago):%Y%m%d%H}.jsonl"
+
+def _underway(lines: Iterable[str]) -> dict[str, Noted]:
+    found: dict[str, Noted] = {}
+    for line in lines:
+        cell, noted = _read(line)
+        found.pop(cell, None)
+        if noted is not None:
+            found[cell] = noted
+    return found
+
+
+def _read(line: str) -> tuple[str, Noted | None]:
+    """The cell a line is about, and where it was cut; None where it is done. A damaged line is about none: a full
+    recovery finds its cell in the log.
+    """
+    try:
+        _, cell, *rest = from_json(line)
+        if not rest:
+            return str(cell), None
+        app, project, session_id, at = (*rest, "") if len(rest) == _OF_OLD else rest
+        return str(cell), Noted(Space(app, project), checked_session_id(session_id), str(at), line)
+    except (ValueError, TypeError):
+        return "", None
 
 
 def _is_of(line: str, space: Space, sessions: Collection[str]) -> bool:
-    try:
-        value = from_json(line)
-    except ValueError:
-        return False
-    if not isinstance(value, list) or len(value) != 5:
-        return False
-    return value[2:4] == [space.app, space.project] and value[4] in sessions
+    noted = _read(line)[1]
+    return noted is not None and noted.space == space and noted.session_id in sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,23 +337,13 @@ class Inbox:
 
         return self._unit(space, session_id, look)
 
-    def told(self, space: Space, session_id: str, cell: str, owners: Sequence[Owner]) -> None:
-        """The episodes of some owners of `cell` are on disk, while others wait for theirs."""
-
-        def put(place: Locator, state: SessionState) -> None:
-            self._log.append(place, state, [ToldTo(cell, tuple(owners))], sync=False)
-
-        self._unit(space, session_id, put)
-
-    def done(self, space: Space, session_id: str, cells: Sequence[str]) -> None:
-        """The episodes of `cells` are on disk."""
-
-        def put(place: Locator, state: SessionState) -> None:
-            # Not flushed: without this line recovery looks at the cell once more and finds its episodes there.
-            self._log.append(place, state, [Finished(cell) for cell in cells], sync=False)
-
-        self._unit(space, session_id, put)
-        self._ledger.end(cells)
+    def note(self, space: Space, session_id: str, event: ToldTo | Finished) -> None:
+        """Note what became of a cell. Not flushed: without this line recovery looks once more and finds its episodes."""
+        self._unit(
+            space, session_id, lambda place, state: self._log.append(place, state, [event], sync=False)
+        )
+        if isinstance(event, Finished):
+            self._ledger.end([event.cell_id])
 
     def _unit(self, space: Space, session_id: str, work: Callable[[Locator, SessionState], T]) -> T:
         """Run `work` on the session as its log is now, with nobody else cutting or adding meanwhile.

@@ -26,8 +26,8 @@ from typing import Any
 from cairn.canonical import as_line, from_json
 from cairn.errors import Invalid
 from cairn.notes.format import checked_day
-from cairn.talk.messages import MAX_MESSAGES, check_message
-from cairn.types import ContentItem, Message, ToolCall, Track, checked_id
+from cairn.talk.messages import MAX_MESSAGES, parse_message
+from cairn.types import ContentItem, Message, Track, checked_id
 
 MAX_LINE_CHARS = 64 * 1024 * 1024
 MAX_ORDINAL = 2**31 - 1
@@ -212,7 +212,9 @@ def _added(line: Mapping[str, Any]) -> Added:
     troubles = []
     for n, raw in enumerate(raws):
         try:
-            messages.append(None if raw is None else message_from(raw, where=f"messages[{n}]"))
+            messages.append(
+                None if raw is None else parse_message(raw, f"messages[{n}]", earliest=1, others=True)
+            )
         except Invalid as error:
             messages.append(None)
             troubles.append(error.message)
@@ -352,45 +354,6 @@ def _is_text(value: Any) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def message_from(raw: Any, *, where: str = "message") -> Message:
-    """The message that a value of a log line holds. Raises `Invalid`, naming the field."""
-    if not isinstance(raw, dict):
-        raise Invalid(f"{where} is not a message")
-    content = raw.get("content")
-    try:
-        message = Message(
-            raw.get("sender_id"),  # type: ignore[arg-type]  # checked below
-            raw.get("role"),  # type: ignore[arg-type]
-            raw.get("timestamp"),  # type: ignore[arg-type]
-            content if isinstance(content, str) else tuple(map(_item_from, _list(content))),
-            raw.get("sender_name"),
-            tuple(map(_call_from, _list(raw.get("tool_calls") or []))),
-            raw.get("tool_call_id"),
-            tags=tuple(_list(raw.get("tags") or [])),
-            metadata=raw.get("metadata"),
-        )
-    except (TypeError, KeyError):
-        raise Invalid(f"{where} has content or tool calls that are none") from None
-    check_message(message, where, earliest=1)
-    return message
-
-
-def _list(value: Any) -> Sequence[Any]:
-    if not isinstance(value, list):
-        raise TypeError
-    return value
-
-
-def _item_from(raw: Any) -> ContentItem:
-    return ContentItem(**{name: raw[name] for name in _ITEM_FIELDS if name in raw})
-
-
-def _call_from(raw: Any) -> ToolCall:
-    return ToolCall(
-        raw["id"], raw["function"]["name"], raw["function"]["arguments"], raw.get("type", "function")
-    )
 
 
 # ---------------------------------------------------------------- writing

@@ -55,7 +55,6 @@ from cairn.types import Entry, Message, Scope, Space
 FORGOTTEN = "[forgotten]"
 _DAY_LINE = re.compile(r"\(\w+, [^()\n]{1,40}\)")
 _TURN = re.compile(r"[^:\n]{1,300}: ")
-_HEADLINE = re.compile(r"On \w+, .{1,400}:")
 Key = tuple[str, str, int, int]
 """A message: the hash of its call, the caller's key, its number in the call, and which of equal ones it is."""
 
@@ -368,7 +367,7 @@ def is_machine_made(entry: Entry, said: Sequence[Message], zone: ZoneInfo, *, fo
         for n, paragraph in enumerate(told)
         if paragraph not in known
         and not _DAY_LINE.fullmatch(paragraph)
-        and not (n == 0 and _HEADLINE.fullmatch(paragraph))
+        and not (n == 0 and narrative.is_headline(paragraph))
     ]
     return len(others) <= forgotten and all(_TURN.match(paragraph) for paragraph in others)
 

@@ -26,7 +26,7 @@ LATEST_MS = 253_402_128_000_000
 """30 December 9999, so that every display zone can still name the day."""
 
 _ROLES = get_args(Role)
-_ITEM_TYPES = ("text", "image", "audio", "doc", "pdf", "html", "email")
+ITEM_TYPES = ("text", "image", "audio", "doc", "pdf", "html", "email")
 MESSAGE_FIELDS = frozenset(
     {
         "sender_id",
@@ -41,17 +41,25 @@ MESSAGE_FIELDS = frozenset(
     }
 )
 MAX_TAGS, MAX_TAG_CHARS, MAX_METADATA_CHARS = 64, 128, 16_384
-_ITEM_FIELDS = frozenset({"type", "text", "uri", "base64", "ext", "name", "extras"})
+ITEM_FIELDS = frozenset({"type", "text", "uri", "base64", "ext", "name", "extras"})
 _Redact = Callable[[str], str]
 
 
-def parse_message(raw: object, where: str = "message") -> Message:
+def parse_message(
+    raw: object, where: str = "message", *, earliest: int = EARLIEST_MS, others: bool = False
+) -> Message:
     """One message, as JSON gave it, checked in full.
+
+    Args:
+        raw: The JSON value.
+        where: What it is called where something is wrong with it.
+        earliest: The first moment it may have been said, in milliseconds.
+        others: Pass over fields that are none of ours, as in a log that a later version wrote.
 
     Raises:
         Invalid: a missing, unknown or malformed field; `where` and the field are in the message.
     """
-    fields = _object(raw, where, MESSAGE_FIELDS)
+    fields = _object(raw, where, MESSAGE_FIELDS, others=others)
     for name in ("sender_id", "role", "timestamp", "content"):
         if name not in fields:
             raise Invalid(f"{where}.{name} is missing.", field=f"{where}.{name}")
@@ -59,14 +67,14 @@ def parse_message(raw: object, where: str = "message") -> Message:
         fields["sender_id"],
         fields["role"],
         fields["timestamp"],
-        _content(fields["content"], f"{where}.content"),
+        _content(fields["content"], f"{where}.content", others=others),
         fields.get("sender_name"),
-        _tool_calls(fields.get("tool_calls"), f"{where}.tool_calls"),
+        _tool_calls(fields.get("tool_calls"), f"{where}.tool_calls", others=others),
         fields.get("tool_call_id"),
         tags=checked_tags(fields.get("tags"), f"{where}.tags"),
         metadata=checked_metadata(fields.get("metadata"), f"{where}.metadata"),
     )
-    check_message(message, where)
+    check_message(message, where, earliest=earliest)
     return message
 
 
@@ -123,7 +131,7 @@ def checked_tags(value: object, where: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
-        raise Invalid(f"{where} must be a list of short texts, not {_kind(value)}.", field=where)
+        raise Invalid(f"{where} must be a list of short texts, not {kind_of(value)}.", field=where)
     for n, tag in enumerate(value):
         _check_line(tag, f"{where}[{n}]", MAX_TAG_CHARS)
         if not tag or tag != tag.strip():
@@ -139,7 +147,7 @@ def checked_metadata(value: object, where: str) -> Mapping[str, Any] | None:
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise Invalid(f"{where} must be an object, not {_kind(value)}.", field=where)
+        raise Invalid(f"{where} must be an object, not {kind_of(value)}.", field=where)
     _check_json(value, where)
     for key in value:
         _check_line(key, f"{where}, a key,", MAX_TAG_CHARS)
@@ -193,7 +201,9 @@ def _looked_into(attached: str, redact: _Redact) -> str:
 def _check_timestamp(value: object, where: str, earliest: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise Invalid(
-            f"{where} must be a whole number of milliseconds since 1970, not {_kind(value)}.", field=where
+            f"{where} must be a whole number of milliseconds since 1970, not {kind_of(value)}: "
+            "int(time.time() * 1000), or a time with its zone as 2026-06-01T09:30:00Z.",
+            field=where,
         )
     if value <= 0:
         raise Invalid(
@@ -216,10 +226,10 @@ def _check_timestamp(value: object, where: str, earliest: int) -> None:
 
 def _check_item(item: object, where: str) -> None:
     if not isinstance(item, ContentItem):
-        raise Invalid(f"{where} must be a content item, not {_kind(item)}.", field=where)
-    if item.type not in _ITEM_TYPES:
+        raise Invalid(f"{where} must be a content item, not {kind_of(item)}.", field=where)
+    if item.type not in ITEM_TYPES:
         raise Invalid(
-            f"{where}.type {_shown(item.type)} is not one of {', '.join(_ITEM_TYPES)}.", field=f"{where}.type"
+            f"{where}.type {_shown(item.type)} is not one of {', '.join(ITEM_TYPES)}.", field=f"{where}.type"
         )
     for name in ("text", "uri", "base64", "ext", "name"):
         if (value := getattr(item, name)) is not None:
@@ -236,19 +246,22 @@ def _check_json(value: object, where: str, depth: int = 0) -> None:
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             _check_text(key, f"{where}, a key,")
-            _check_json(inner, where, depth + 1)
+            _check_json(inner, f"{where}.{key[:40]}", depth + 1)
     elif isinstance(value, list | tuple):
         for inner in value:
             _check_json(inner, where, depth + 1)
     elif isinstance(value, float) and not math.isfinite(value):
         raise Invalid(f"{where} holds a number JSON cannot carry: {value}.", field=where)
     elif value is not None and not isinstance(value, bool | int | float):
-        raise Invalid(f"{where} holds {_kind(value)}, which JSON cannot carry.", field=where)
+        raise Invalid(
+            f"{where} holds {kind_of(value)}, which JSON cannot carry: write it as a text, a number or a list.",
+            field=where,
+        )
 
 
 def _check_text(value: object, where: str) -> None:
     if not isinstance(value, str):
-        raise Invalid(f"{where} must be a text, not {_kind(value)}.", field=where)
+        raise Invalid(f"{where} must be a text, not {kind_of(value)}.", field=where)
     if "\0" in value:
         raise Invalid(
             f"{where} holds a NUL character at position {value.index(chr(0))}: remove it.", field=where
@@ -272,14 +285,14 @@ def _check_line(value: object, where: str, longest: int = MAX_NAME_CHARS) -> Non
         raise Invalid(f"{where} holds a line break or another control character: remove it.", field=where)
 
 
-def _content(raw: object, where: str) -> str | tuple[ContentItem, ...]:
+def _content(raw: object, where: str, *, others: bool) -> str | tuple[ContentItem, ...]:
     if isinstance(raw, str):
         return raw
     if not isinstance(raw, list | tuple):
-        raise Invalid(f"{where} must be a text or a list of content items, not {_kind(raw)}.", field=where)
+        raise Invalid(f"{where} must be a text or a list of content items, not {kind_of(raw)}.", field=where)
     items = []
     for n, one in enumerate(raw):
-        fields = _object(one, f"{where}[{n}]", _ITEM_FIELDS)
+        fields = _object(one, f"{where}[{n}]", ITEM_FIELDS, others=others)
         if "type" not in fields:
             raise Invalid(f"{where}[{n}].type is missing.", field=f"{where}[{n}].type")
         if fields.get("extras") is not None and not isinstance(fields["extras"], Mapping):
@@ -288,16 +301,18 @@ def _content(raw: object, where: str) -> str | tuple[ContentItem, ...]:
     return tuple(items)
 
 
-def _tool_calls(raw: object, where: str) -> tuple[ToolCall, ...]:
+def _tool_calls(raw: object, where: str, *, others: bool) -> tuple[ToolCall, ...]:
     if raw is None:
         return ()
     if not isinstance(raw, list | tuple):
-        raise Invalid(f"{where} must be a list, not {_kind(raw)}.", field=where)
+        raise Invalid(f"{where} must be a list, not {kind_of(raw)}.", field=where)
     calls = []
     for n, one in enumerate(raw):
         at = f"{where}[{n}]"
-        fields = _object(one, at, frozenset({"id", "type", "function"}))
-        function = _object(fields.get("function"), f"{at}.function", frozenset({"name", "arguments"}))
+        fields = _object(one, at, frozenset({"id", "type", "function"}), others=others)
+        function = _object(
+            fields.get("function"), f"{at}.function", frozenset({"name", "arguments"}), others=others
+        )
         for holder, name, path in ((fields, "id", at), (function, "name", f"{at}.function"), (function, "arguments", f"{at}.function")):  # fmt: skip
             if name not in holder:
                 raise Invalid(f"{path}.{name} is missing.", field=f"{path}.{name}")
@@ -305,26 +320,31 @@ def _tool_calls(raw: object, where: str) -> tuple[ToolCall, ...]:
     return tuple(calls)
 
 
-def _object(raw: object, where: str, allowed: frozenset[str]) -> dict[str, Any]:
+def _object(raw: object, where: str, allowed: frozenset[str], *, others: bool) -> dict[str, Any]:
     if not isinstance(raw, Mapping):
-        raise Invalid(f"{where} must be an object, not {_kind(raw)}.", field=where)
-    unknown = [name for name in raw if name not in allowed]
-    if unknown:
-        raise Invalid(
-            f"{where} has the unknown field {_shown(unknown[0])}; known are {', '.join(sorted(allowed))}.",
-            field=f"{where}.{unknown[0]}",
-        )
-    return dict(raw)
+        raise Invalid(f"{where} must be an object, not {kind_of(raw)}.", field=where)
+    if raw.keys() <= allowed:
+        return dict(raw)
+    if others:
+        return {name: value for name, value in raw.items() if name in allowed}
+    unknown = next(name for name in raw if name not in allowed)
+    raise Invalid(
+        f"{where} has the unknown field {_shown(unknown)}; known are {', '.join(sorted(allowed))}.",
+        field=f"{where}.{unknown}",
+    )
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """What a value is called where it is of the wrong kind."""
     names = {type(None): "null", bool: "true or false", str: "a text", float: "a fraction", int: "a number"}
     return names.get(type(value), "a list" if isinstance(value, list | tuple) else type(value).__name__)
 
 
 def _shown(value: object) -> str:
     return (
-        f'"{value[:60]}"'.encode("unicode_escape").decode("ascii") if isinstance(value, str) else _kind(value)
+        f'"{value[:60]}"'.encode("unicode_escape").decode("ascii")
+        if isinstance(value, str)
+        else kind_of(value)
     )
 
 

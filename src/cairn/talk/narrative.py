@@ -38,6 +38,7 @@ _SCORED_SENTENCES = 600
 _ENDS = (".", "!", "?", "…", "。", "！", "？", '"', "”", ")", "]", "»")
 _LEAST_ALIKE = 0.4
 _NAMED = re.compile(r"[^:\n]{1,80}:\s+")
+_HEADLINE = re.compile(r"On \w+, .+ (?:said|talked):")
 _WEIGHTS = {"user": 1.3, "tool": 0.5}
 _SPECIFIC = re.compile(r"\d+|(?<=[a-z,;] )[A-ZÀ-Þ]\w+")
 
@@ -58,7 +59,8 @@ def _opening() -> re.Pattern[str]:
 
 def told(messages: Sequence[Message], zone: ZoneInfo) -> EpisodeText:
     """The episode of `messages`, the same whenever it is told."""
-    times = [_times(message, zone) for message in messages]
+    texts = [message.text[:_DATED_CHARS] for message in messages]
+    times = [dates.settled(_times(message, zone), texts) for message in messages]
     found = {id(message): named for message, named in zip(messages, times, strict=True)}
     chosen = [
         (message, _quoted(message, begin, stop, found[id(message)]))
@@ -152,6 +154,15 @@ def _headline(messages: Sequence[Message], zone: ZoneInfo) -> str:
         until = f" to {last:%H:%M}"
     day = dates.shown(first.date(), first.date())
     return f"On {first:%A}, {day}, {first:%H:%M}{until} ({zone.key}), {joined(names)} {verb}:"
+
+
+def is_headline(paragraph: str) -> bool:
+    """Whether a paragraph is the first line of a transcript: when, where and who.
+
+    >>> is_headline("On Monday, 4 May 2026, 09:00 (UTC), Ann and Ben talked:"), is_headline("On Monday, at noon:")
+    (True, False)
+    """
+    return _HEADLINE.fullmatch(paragraph) is not None
 
 
 def meanings(times: Sequence[TimeMention]) -> str:

@@ -587,31 +587,24 @@ class SessionLog:
             InvalidLocatorError: no session can live there.
             StorageFailed: the log cannot be read.
         """
-        is_kept = corrected_by is None and (keep or locator in self._held)
-        held = self._entry(locator) if is_kept else None
-        if held is not None:
-            with held.lock:
+        if corrected_by is None and (keep or locator in self._held):
+            with self._kept(locator) as held:
                 state = self._caught_up(held, locator)
                 first = after[1] if after is not None and after[0] == state.epoch else 0
-                found = state.copy() if state.holds(first) else None
-            self._shrink()
-            if found is not None:
-                return found
+                if state.holds(first):
+                    return state.copy()
         return self._read_anew(locator, corrected_by)
 
     @contextmanager
     def around(self, locator: Locator, cell_id: str, *, trust: bool = False) -> Iterator[SessionState]:
         """The kept state itself, with the words of one cell, for a quick look; with `trust`, as it was last looked at."""
-        held = self._entry(locator)
-        with held.lock:
+        with self._kept(locator) as held:
             state = (held.state if trust else None) or self._caught_up(held, locator)
             cell = state.cell(cell_id)
             if cell is not None and cell.first < state.floor:
                 # Whoever asks for old words asks for more of them: all are kept until the log goes on.
                 state = held.state = self._read_anew(locator)
-                self._account(held)
             yield state
-        self._shrink()
 
     def peek(self, locator: Locator) -> SessionState | None:
         """What memory holds of a session just now; it is not compared with the log."""
@@ -629,8 +622,7 @@ class SessionLog:
         Raises:
             LogMoved: somebody wrote meanwhile; the state is caught up next time, and nothing was appended.
         """
-        held = self._entry(locator)
-        with held.lock:
+        with self._kept(locator) as held:
             state = held.state if trust and not held.moved and self._changed_at is None else None
             is_trusted = state is not None
             if state is None:
@@ -657,8 +649,6 @@ class SessionLog:
             if held.state is not None:
                 held.state.let_go()
                 held.changed_at = self._when_changed(locator)
-            self._account(held)
-        self._shrink()
 
     def append(
         self,
@@ -689,13 +679,17 @@ class SessionLog:
             self._held.clear()
             self._size = 0
 
-    def _entry(self, locator: Locator) -> _Held:
+    @contextmanager
+    def _kept(self, locator: Locator) -> Iterator[_Held]:
+        """What is kept of a session, for one thread at a time; afterwards others make room for what it takes now."""
         with self._guard:
-            held = self._held.get(locator)
-            if held is None:
-                held = self._held[locator] = _Held()
+            held = self._held.setdefault(locator, _Held())
             self._held.move_to_end(locator)
-            return held
+        with held.lock:
+            try:
+                yield held
+            finally:
+                self._make_room(held)
 
     def _caught_up(self, held: _Held, locator: Locator) -> SessionState:
         """The state as the log has it now, read on from where it was last seen."""
@@ -717,7 +711,6 @@ class SessionLog:
         else:
             state.offset = tail.end
         state.let_go()
-        self._account(held)
         return state
 
     def _check_end(self, locator: Locator, offset: int) -> None:
@@ -737,17 +730,14 @@ class SessionLog:
         state.offset = log.end
         return state
 
-    def _account(self, held: _Held) -> None:
+    def _make_room(self, held: _Held) -> None:
+        """Count what a state takes, and drop those that were not asked for the longest, until the rest fits."""
         state = held.state
         size = 0 if state is None else state.held_bytes + (_WATCH_BYTES if state.watch is not None else 0)
         with self._guard:
             if held.counted is not None:
                 self._size += size - held.counted
                 held.counted = size
-
-    def _shrink(self) -> None:
-        """Drop the states that were not asked for the longest, until the rest fits."""
-        with self._guard:
             while len(self._held) > (1 if self._size > self._budget else self._most):
                 _, dropped = self._held.popitem(last=False)
                 self._size -= dropped.counted or 0

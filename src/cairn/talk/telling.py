@@ -36,7 +36,7 @@ from cairn.notes.notebook import Draft, Notebook
 from cairn.seams import Clock, Locator, Locks, StorageBackend, Writer
 from cairn.talk import narrative
 from cairn.talk.inbox import Inbox
-from cairn.talk.lines import CellRecord, Owner
+from cairn.talk.lines import CellRecord, Finished, Owner, ToldTo
 from cairn.talk.merging import is_machine_made
 from cairn.talk.messages import inline_of
 from cairn.talk.narrative import DETERMINISTIC, EpisodeText, said_at
@@ -341,10 +341,10 @@ class Teller:
             lsn = max(lsn, told or self._notebook.announce(work.place, "modified"))
         heard = self._tell(work, said, list(episodes.values()))
         if failed:
-            self._inbox.told(work.space, work.session_id, record.cell_id, fresh)
+            self._inbox.note(work.space, work.session_id, ToldTo(record.cell_id, tuple(fresh)))
             return self._wait(work, Telling(lsn, len(fresh)), failed)
         if heard:
-            self._inbox.done(work.space, work.session_id, [record.cell_id])
+            self._inbox.note(work.space, work.session_id, Finished(record.cell_id))
         with self._guard:
             self._failed.pop(record.cell_id, None)
         return Telling(lsn, len(episodes))
