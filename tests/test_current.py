@@ -13,13 +13,13 @@ import cairn
 from cairn.config import LlmSettings
 from cairn.engines.spending import Spending
 from cairn.engines.writers import OpenAIWriter
+from cairn.language.near import particulars
 from cairn.language.traits import Trait, only_trait, replaces, traits_of
 from cairn.notes.format import parse_note
 from cairn.notes.notebook import Draft
 from cairn.operations.recalling import prompt
 from cairn.retrieval.answers import as_said, shown
 from cairn.seams import SystemClock
-from cairn.strategies.similarity import particulars
 from cairn.types import Evidence, Hit, Scope, Space
 from tests.fake_model import FakeModel
 from tests.waiting import LONG
@@ -362,6 +362,34 @@ def test_what_says_that_it_was_otherwise_before_ends_it():
 def test_two_things_that_hold_at_once_end_nothing():
     """Siblings, languages, two visits, another quality of the same thing, somebody else's habit."""
     assert [pair for pair in BOTH if takes_over(*pair)] == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "asked"),
+    [
+        ("Ich wohne in Köln.", "Ich bin letzte Woche nach Bonn gezogen.", "Wo wohne ich?"),
+        ("Vivo en Sevilla.", "La semana pasada me mudé a Bilbao.", "¿Dónde vivo?"),
+        ("I live in Cologne.", "Last week I moved to Bonn.", "Where do I live?"),
+        ("我住在上海。", "我上周搬到了杭州，离公司很近。", "我住在哪里？"),
+    ],
+)
+def test_a_day_that_was_put_into_a_fact_hides_no_change(
+    tmp_path: Path, before: str, after: str, asked: str
+) -> None:
+    """Behind "last week" a fact has its date, in the midst of the words that say what changed.
+
+    What is so now is told before what is over, in whatever other words it was said than it is asked in.
+    """
+    said_on = datetime(2026, 5, 5, 9, tzinfo=UTC)
+    with cairn.open_blocking(tmp_path / "root", background=False) as memory:
+        for days, text in ((0, before), (40, after)):
+            said = {"role": "user", "content": text, "timestamp": said_on + timedelta(days=days)}
+            memory.add(f"s{days}", [said], user_id="ben")
+            memory.flush(f"s{days}")
+    with cairn.open_blocking(tmp_path / "root", background=False) as memory:
+        told = memory.recall(asked, user_id="ben").prompt
+    over = told.index(f"ben: {before} (earlier, until 2026-06-14)")
+    assert 0 < told.index(re.findall(r"Bonn|Bilbao|杭州", after)[0]) < over
 
 
 def test_what_is_so_now_comes_first_unless_what_was_before_is_asked(tmp_path: Path) -> None:

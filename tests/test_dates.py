@@ -298,6 +298,20 @@ def test_a_pattern_is_compiled_when_a_sentence_has_what_it_needs() -> None:
     assert only(said)[0] == date(2023, 5, 7)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "We met on 3 May 2022.",
+        "Wir trafen uns am 3. März 2022.",
+        "Nos vimos el 3 de marzo de 2022.",
+        "On s'est vus le 3 août 2022.",
+        "Мы встретились 3 марта 2022 года.",
+    ],
+)
+def test_a_date_in_capitals_is_the_same_date(said: str) -> None:
+    assert only(said.upper()) == only(said)
+
+
 def test_the_times_of_a_question_are_looked_for_once():
     """Which days they are is told for any day; and whether everything is asked for needs no second look."""
     asking.read.cache_clear()
@@ -321,3 +335,319 @@ def test_no_rule_of_a_language_works_with_the_square_of_a_text(code: str) -> Non
     assert rules
     for unit in ("一", "十", "两", "0", "0 ", "漢", "年", "a"):
         assert [one.pattern for one in rules if grows(one, unit)] == [], unit
+
+
+TUESDAY = datetime(2026, 11, 17, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("The audit is on Wed, Dec 2.", "2026-12-02"),
+        ("We meet on Friday at ten, December 4.", "2026-12-04"),
+        ("My flight is on 4 December, a Friday.", "2026-12-04"),
+        ("The party is December 4 (Friday).", "2026-12-04"),
+        ("The vet is on Thurs. 26 Nov at 9.", "2026-11-26"),
+        ("The concert was on Saturday, the 3rd of October.", "2026-10-03"),
+        ("I'm leaving on Friday the 27th.", "2026-11-27"),
+        ("We fly on Friday, 2026-12-04.", "2026-12-04"),
+        ("We fly on Saturday, January 2nd, 2027.", "2027-01-02"),
+        ("Der Umzug ist am Do., 26.11.", "2026-11-26"),
+        ("Die Feier ist am Samstag um 18 Uhr, dem 5. Dezember.", "2026-12-05"),
+        ("Die Feier ist am 5. Dezember, einem Samstag.", "2026-12-05"),
+        ("Wir fliegen am Freitag, dem 27.", "2026-11-27"),
+        ("Die Messe war am Samstag, den 3. Oktober.", "2026-10-03"),
+        ("L'oral est vendredi, le 4 décembre.", "2026-12-04"),
+        ("L'oral est le vendredi 4 décembre à dix heures.", "2026-12-04"),
+        ("L'oral est le 4 décembre (ven).", "2026-12-04"),
+        ("On se voit jeudi 26.", "2026-11-26"),
+        ("La boda es el viernes, 4 de diciembre.", "2026-12-04"),
+        ("La boda es el 4 de diciembre, viernes.", "2026-12-04"),
+        ("Nos vemos el jueves 26.", "2026-11-26"),
+        ("12月4日星期五我们去爬山。", "2026-12-04"),
+        ("星期五（12月4日）有考试。", "2026-12-04"),
+        ("12月4日（五）有考试。", "2026-12-04"),
+        ("12月4日(金)に試験があります。", "2026-12-04"),
+        ("金曜日、12月4日に試験があります。", "2026-12-04"),
+        ("Экзамен в пт, 4 декабря.", "2026-12-04"),
+        ("Экзамен 4 декабря, в пятницу.", "2026-12-04"),
+    ],
+)
+def test_a_weekday_beside_its_date_is_one_time(text, day):
+    assert only(text, TUESDAY) == (date.fromisoformat(day), date.fromisoformat(day))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The party is on Thursday, December 4.",
+        "We met on Thursday, November 6.",
+        "We fly on Saturday, December 4th, 2026.",
+        "The exam is on Friday the 26th.",
+        "Friday the 13th is my favourite film.",
+        "We meet Friday, 11/27.",
+        "Die Feier ist am Freitag, dem 5. Dezember.",
+        "Die Feier ist am Freitag, 26.11.26.",
+        "L'oral est mercredi 26 novembre.",
+        "La boda es el lunes, 4 de diciembre.",
+        "12月4日星期四有考试。",
+        "12月4日(木)に試験があります。",
+        "Экзамен в среду, 4 декабря.",
+    ],
+)
+def test_a_weekday_that_is_not_the_date_s_leaves_both_alone(text):
+    assert dates.mentions(text, TUESDAY) == []
+
+
+def test_a_weekday_beside_a_stretch_of_days_is_not_another_day():
+    assert only("The fair is on Monday, 23-27 November.", TUESDAY) == (date(2026, 11, 23), date(2026, 11, 27))
+
+
+def test_a_weekday_apart_from_a_date_keeps_its_own_day():
+    said = "We have a meeting on Friday and the fair is on 5 December."
+    assert [one.start for one in dates.mentions(said, TUESDAY)] == [date(2026, 11, 20), date(2026, 12, 5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("Wir haben am Freitag eine Besichtigung in Bergen.", "2026-11-20"),
+        ("Ich habe am Freitag ein Gespräch mit der Gewerkschaft.", "2026-11-20"),
+        ("Wir haben am Freitag Elternabend, kannst du mitkommen?", "2026-11-20"),
+        ("Am Freitag haben wir Besuch.", "2026-11-20"),
+        ("Ich bin am Freitag in Bergen.", "2026-11-20"),
+        ("Ich habe am Freitag das Geld überwiesen.", "2026-11-13"),
+        ("Am Freitag habe ich Tom getroffen.", "2026-11-13"),
+        ("Wir haben am Freitag den Vertrag unterschrieben und gefeiert.", "2026-11-13"),
+        ("Wir sind am Freitag in Kassel angekommen.", "2026-11-13"),
+        ("He quedado el viernes con Marta.", "2026-11-20"),
+        ("Hemos quedado el viernes para cenar.", "2026-11-20"),
+        ("He comido el viernes con Marta.", "2026-11-13"),
+        ("Me he quedado con los niños el viernes.", "2026-11-13"),
+        ("Nos hemos quedado el viernes con la abuela.", "2026-11-13"),
+        ("I'm having my knee operated on December 2.", "2026-12-02"),
+        ("I had my knee operated on October 2.", "2026-10-02"),
+        ("We've got a viewing on Friday.", "2026-11-20"),
+        ("J'ai rendez-vous vendredi.", "2026-11-20"),
+        ("On a une visite vendredi à onze heures.", "2026-11-20"),
+        ("On a eu une visite vendredi.", "2026-11-13"),
+        ("我们周五有个看房预约。", "2026-11-20"),
+        ("表妹的婚礼定在12月24日。", "2026-12-24"),
+        ("The deposit has to be paid by 30 November.", "2026-11-30"),
+        ("The deposit was to be paid by 30 October.", "2026-10-30"),
+        ("We get the keys in three days.", "2026-11-20"),
+    ],
+)
+def test_what_one_has_on_a_day_lies_ahead_and_what_one_has_done_behind(text, day):
+    assert only(text, TUESDAY)[0] == date.fromisoformat(day)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ich habe am Freitag nichts getan.",
+        "Ich habe Fotos vom Freitag.",
+        "Sie haben am Donnerstag Ruhetag.",
+        "They've called me in on Friday for a second interview.",
+        "Has Tom told you about Saturday?",
+        "He reservado mesa el sábado.",
+        "我周二预约了牙医。",
+        "That joke is so last year.",
+        "Das gilt gestern wie heute.",
+        "他一天到晚都在说明天要戒烟。",
+        "He is always saying he'll quit tomorrow.",
+    ],
+)
+def test_what_does_not_say_which_way_it_looks_gets_no_day(text):
+    assert dates.mentions(text, TUESDAY) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The exam was moved from December 14 to December 21.",
+        "The exam was postponed from 14 to 21 December.",
+        "L'examen a été déplacé du 14 au 21 décembre.",
+        "El examen se ha aplazado del 14 al 21 de diciembre.",
+        "試験は12月14日から21日に変更されました。",
+    ],
+)
+def test_what_is_moved_from_day_to_day_is_no_stretch(text):
+    assert dates.mentions(text, TUESDAY) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Die Prüfung wurde vom 14. auf den 21. Dezember verschoben.",
+        "考试从12月14日改到12月21日。",
+        "Экзамен перенесли с 14 на 21 декабря.",
+    ],
+)
+def test_what_is_moved_is_on_the_day_it_was_moved_to(text):
+    assert only(text, TUESDAY) == (date(2026, 12, 21), date(2026, 12, 21))
+
+
+def test_a_stretch_beside_a_move_is_a_stretch():
+    said = "The fair is from 3 to 7 December and the exam was moved to 9 December."
+    assert [(one.start.day, one.end.day) for one in dates.mentions(said, TUESDAY)] == [(3, 7), (9, 9)]
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("The christening is on 9 May next year.", "2027-05-09", "2027-05-09"),
+        ("We sail to Crete next year on May 9th.", "2027-05-09", "2027-05-09"),
+        ("We sailed to Crete on May 9 of last year.", "2025-05-09", "2025-05-09"),
+        ("The fair runs from 3 to 7 March next year.", "2027-03-03", "2027-03-07"),
+        ("We sail to Crete next year in May.", "2027-05-01", "2027-05-31"),
+        ("Le baptême est le 9 mai de l'année prochaine.", "2027-05-09", "2027-05-09"),
+        ("Le baptême a lieu le 9 mai l’an prochain.", "2027-05-09", "2027-05-09"),
+        ("On part l'année prochaine le 9 mai.", "2027-05-09", "2027-05-09"),
+        ("On s'est connus le 9 mai de l'année dernière.", "2025-05-09", "2025-05-09"),
+        ("Die Taufe ist am 9. Mai nächstes Jahr.", "2027-05-09", "2027-05-09"),
+        ("Wir waren letztes Jahr im Mai auf Kreta.", "2025-05-01", "2025-05-31"),
+        ("El bautizo es el 9 de mayo de este año.", "2026-05-09", "2026-05-09"),
+        ("明年5月9号去爬山。", "2027-05-09", "2027-05-09"),
+    ],
+)
+def test_a_day_beside_its_year_is_one_time(text, first, last):
+    assert only(text, TUESDAY) == (date.fromisoformat(first), date.fromisoformat(last))
+
+
+def test_a_day_and_its_year_are_dated_together():
+    assert _dated("The christening is on 9 May next year.", TUESDAY) == (
+        "The christening is on 9 May next year (9 May 2027)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("I met last year's winner on 9 May.", "2025-01-01..2025-12-31 + 2026-05-09"),
+        ("On 9 May last year's winner came.", ""),
+        ("Am 29. Februar nächstes Jahr gehen wir aus.", ""),
+        (
+            "Last year in May and this year in June we hiked.",
+            "2025-05-01..2025-05-31 + 2026-06-01..2026-06-30",
+        ),
+    ],
+)
+def test_a_year_of_its_own_is_not_that_of_a_day(text, days):
+    assert days_in(text, "2026-11-17") == days
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The plumber is coming tomorrow week.",
+        "Our lease ends tomorrow fortnight.",
+        "Grandpa fell ill yesterday week.",
+        "The hearing is today fortnight.",
+        "Il y a eu hier huit jours que le bébé est né.",
+        "Il y aura demain trois semaines que je suis opéré.",
+        "Aujourd'hui quinze jours qu'il pleut.",
+        "Je passe l'oral demain en huit.",
+        "Morgen in einer Woche ist die Taufe.",
+        "Heute in vierzehn Tagen ist die Taufe.",
+        "Heute über acht Tage ist die Taufe.",
+        "Gestern vor acht Tagen kam die Zusage.",
+        "La boda es de mañana en ocho.",
+    ],
+)
+def test_a_day_that_others_are_counted_from_is_not_meant_itself(text):
+    assert dates.mentions(text, TUESDAY) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("Tomorrow week 3 of the course begins.", "2026-11-18"),
+        ("Today weeks of rain ended.", "2026-11-17"),
+        ("Hier, huit voisins sont passés.", "2026-11-16"),
+        ("On a fêté hier deux ans de mariage.", "2026-11-16"),
+        ("J'ai eu hier un jour d'arrêt.", "2026-11-16"),
+        ("Morgen in der Woche der Kunst lese ich vor.", "2026-11-18"),
+        ("Mañana en ocho ciudades hay huelga.", "2026-11-18"),
+    ],
+)
+def test_a_day_beside_another_count_is_meant_itself(text, day):
+    assert only(text, TUESDAY)[0] == date.fromisoformat(day)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ce week-end on a repeint le portail.",
+        "On a joint l'utile à l'agréable ce week-end.",
+        "On a beaucoup dormi ce week-end.",
+        "This weekend we dug a pond.",
+        "This weekend I hung the curtains.",
+        "Dieses Wochenende strichen wir den Zaun.",
+        "Dieses Wochenende haben wir den Zaun gestrichen.",
+        "Este fin de semana pintamos la valla.",
+        "Este fin de semana hemos pintado la valla.",
+        "这个周末我们把墙刷好了。",
+    ],
+)
+def test_a_weekend_that_is_told_of_is_not_the_coming_one(text):
+    assert dates.mentions(text, TUESDAY) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ce week-end on a un peintre à la maison.",
+        "Ce week-end on repeint le portail.",
+        "This weekend we're digging a pond.",
+        "Dieses Wochenende streichen wir den Zaun.",
+        "Este fin de semana vamos a pintar la valla.",
+        "Este fin de semana tenemos boda.",
+        "这周末我们要刷墙。",
+    ],
+)
+def test_a_weekend_that_is_planned_is_the_coming_one(text):
+    assert only(text, TUESDAY) == (date(2026, 11, 21), date(2026, 11, 22))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hier encore j'avais trente ans, et me voilà grand-père.",
+        "Personne ne sait de quoi demain sera fait.",
+        "J'ai l'impression que c'était hier qu'on s'est connus.",
+        "Ne remets pas à demain ce que tu peux faire aujourd'hui.",
+        "Niemand weiß, was morgen kommt.",
+        "Wer weiß schon, was morgen ist.",
+        "Was du heute kannst besorgen, das verschiebe nicht auf morgen.",
+        "Who knows what tomorrow brings.",
+        "Never put off till tomorrow what you can do today.",
+        "No dejes para mañana lo que puedas hacer hoy.",
+        "今天的事不要拖到明天。",
+        "你永远不知道明天和意外哪个先来。",
+        "Mir kommt es vor, als wäre es gestern gewesen.",
+        "Parece que fue ayer cuando nació mi hija.",
+        "我们结婚那天就像昨天一样。",
+    ],
+)
+def test_a_saying_names_no_day(text):
+    assert dates.mentions(text, TUESDAY) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("Hier encore, j'ai vu Paul au marché.", "2026-11-16"),
+        ("C'était hier que le concert a eu lieu.", "2026-11-16"),
+        ("On remet la réunion à demain.", "2026-11-18"),
+        ("Ich weiß nicht, wer morgen kommt.", "2026-11-18"),
+        ("Wer weiß, was wir morgen essen?", "2026-11-18"),
+        ("I know what tomorrow's lesson is about.", "2026-11-18"),
+        ("不要把会议拖到明天。", "2026-11-18"),
+        ("Es war gestern kalt.", "2026-11-16"),
+        ("La fiesta fue ayer.", "2026-11-16"),
+        ("他好像昨天来过。", "2026-11-16"),
+    ],
+)
+def test_what_only_sounds_like_a_saying_names_its_day(text, days):
+    assert days_in(text, "2026-11-17") == days

@@ -22,6 +22,13 @@ OTHERWISE = [
     ("I live in Lisbon.", "I live in Porto."),
     ("Wir deployen nie freitags in Produktion.", "Wir deployen jetzt freitags in Produktion."),
     ("On ne déploie jamais le vendredi soir.", "On déploie maintenant le vendredi soir."),
+    ("The cache keeps a page for 5 minutes.", "The cache keeps a page for 30 seconds, since the bug in May."),
+    (
+        "The support line is staffed from 7 to 22 o'clock.",
+        "The support line is staffed from 6 to 20 o'clock.",
+    ),
+    ("The frontend builds with Node 18.", "The frontend builds with Node 20 now; the CI image is changed."),
+    ("Der Cache hält Seiten 5 Minuten.", "Der Cache hält Seiten 2 Stunden."),
 ]
 TWO_THINGS = [
     ("Database db0 uses Postgres for the orders.", "Database db1 uses Postgres for the orders."),
@@ -50,6 +57,10 @@ TWO_THINGS = [
     ("Raum 3 hat einen Beamer.", "Raum 4 hat keinen Beamer."),
     ("Le serveur 1 écoute sur le port 80.", "Le serveur 2 écoute sur le port 80."),
     ("The office in Berlin opens at nine.", "The office in Berlin closes at five."),
+    ("The hall holds 80 people, in Porto.", "The hall holds 90 people, in Lisbon."),
+    ("The ferry to Hvar leaves at 8 and at 14.", "The ferry to Brac leaves at 9 and at 15."),
+    ("The night job runs for 20 minutes.", "The backup of the archive runs for 3 hours."),
+    ("Room 3 is open from 9 to 17.", "Room 4 is open from 10 to 18."),
 ]
 
 

@@ -15,7 +15,7 @@ import pytest
 from cairn.errors import Invalid, Misconfigured, Unavailable
 from cairn.notes.kinds import place_of
 from cairn.seams import Locator
-from cairn.strategies import Event, Job, Kit, Outcome, Strategy, StrategyAsk, engine
+from cairn.strategies import Event, Job, Kit, Outcome, Strategy, StrategyAsk, cells, engine
 from cairn.strategies import options as ome
 from cairn.strategies.options import Cron
 from cairn.types import CellEvent
@@ -214,6 +214,20 @@ def test_a_removed_episode_is_a_named_outcome(world: World):
 
     reasons = {r.ask.scope.owner: r.reason for r in world.engine.runs(strategy="extract_atomic_facts")}
     assert reasons[scope.owner] == f"episode {episode} was removed"
+
+
+def test_what_a_strategy_has_read_the_next_one_finds_however_many_wait(world: World, monkeypatch):
+    """Each strategy has its turn with the cells that were read last: reading one costs more than all else."""
+    monkeypatch.setattr(cells, "CELLS_KEPT", 2)
+    for number in range(6):
+        world.engine.handle(world.talk(TALK, session=f"s{number}"))
+
+    def work() -> None:
+        while world.engine.run_due(4):
+            pass
+
+    assert calls_of(work)["statements_of"] == 6
+    assert {run.status for run in world.engine.runs(limit=100)} <= {"done", "skipped"}
 
 
 def test_forgotten_words_are_a_named_outcome(world: World):
@@ -416,7 +430,8 @@ def test_a_schedule_is_kept_and_a_long_sleep_runs_it_once(world: World):
     world.configure("[strategies.reflect_episodes]\nenabled = true\n")
     world.run()
     assert (
-        world.engine.jobs.schedule("reflect_episodes")[1] == datetime(2026, 11, 16, 2, tzinfo=UTC).timestamp()
+        world.engine.jobs.schedules()["reflect_episodes"][1]
+        == datetime(2026, 11, 16, 2, tzinfo=UTC).timestamp()
     )  # type: ignore[index]
     world.clock.move(days=40)
 

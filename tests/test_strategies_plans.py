@@ -260,7 +260,7 @@ GERMAN = [
     ("Ich spiele gern Schach.", "Preference", "taste schach"),
     ("Ich trinke gerne grünen Tee.", "Preference", "taste grünen tee"),
     ("Meine Schwester heißt Lena.", "Family", ""),
-    ("Ich habe zwei Kinder.", "Family", ""),
+    ("Ich habe zwei Kinder.", "Family", "count child"),
     ("Ich bin verheiratet.", "Family", "marital"),
     ("Ich spreche fließend Spanisch.", "Skill", ""),
     ("Ich gehe jeden Morgen joggen.", "Habit", ""),
@@ -469,3 +469,65 @@ def test_a_plan_is_quoted_with_what_it_needs_and_no_more(text: str, quoted: str)
     """Neither the doubt behind it is told, nor "it" without the question that says what it is."""
     (plan,) = foresights_of(said(text), UTC)
     assert plan.text == quoted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I booked the cabin for a few weeks back.",
+        "I'm going to paint the fence in a few weeks.",
+        "I've signed up for the course in half a year.",
+        "Chaque année en mars, on va à la mer.",
+        "Every year in March we're going to the coast.",
+        "In my dream I'm flying to Oslo tomorrow.",
+        "The film is called The Day After Tomorrow.",
+    ],
+)
+def test_no_window_is_made_up_for_a_time_that_is_not_understood(text: str) -> None:
+    """Nor is a habit, a dream or a title a plan."""
+    assert foresights_of(said(text), UTC) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("下周五之前我要交报告。", "2026-11-20"),
+        ("金曜日までにレポートを出す予定です。", "2026-11-13"),
+        ("Tengo que entregar el informe hasta el viernes.", "2026-11-13"),
+        ("Je dois rendre le rapport avant le 20 novembre.", "2026-11-20"),
+        ("Bis Freitag muss ich den Bericht abgeben.", "2026-11-13"),
+        ("I have to hand in the report by 20 November.", "2026-11-20"),
+    ],
+)
+def test_a_deadline_counts_from_today(text: str, end: str) -> None:
+    """Until when something must be done stands before its day in some languages, behind it in others."""
+    (plan,) = foresights_of(said(text), UTC)
+    assert (plan.start, plan.end.isoformat(), plan.is_stated) == (SAID_AT.date(), end, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I bought tickets for the concert on 8 May.", "J'ai acheté des billets pour le concert du 8 mai."],
+)
+def test_a_plan_is_not_over_before_the_day_it_names(text: str) -> None:
+    """Which 8 May is not said, but the coming one is within the window."""
+    (plan,) = foresights_of(said(text), UTC)
+    assert (plan.end.isoformat(), plan.is_stated) == ("2027-05-08", False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["我弟弟11月8号过了生日。", "我奶奶11月9号过了八十岁生日。", "爷爷11月5日过完了七十大寿，很热闹。"],
+)
+def test_a_birthday_that_is_over_is_no_plan(text: str) -> None:
+    """It was kept this year: the next one is not meant."""
+    assert foresights_of(said(text), UTC) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [("我弟弟11月28号过生日。", "2026-11-28"), ("我奶奶11月29号过八十岁生日。", "2026-11-29")],
+)
+def test_a_birthday_ahead_is_a_plan(text: str, day: str) -> None:
+    (plan,) = foresights_of(said(text), UTC)
+    assert plan.end.isoformat() == day

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from cairn.strategies.facts import KnownFacts, most_specific
 from cairn.strategies.foresight import foresights_of
 from cairn.strategies.profile import claims_of, merged, with_block
 from cairn.strategies.statements import Statement, statements_of
+from cairn.talk import narrative
 from cairn.talk.messages import parse_message
 from cairn.types import Message, Scope, Space
 from tests.world import TALKED, ScriptedWriter, World, case_steps, trajectory
@@ -472,7 +474,7 @@ def test_known_facts_do_not_grow_with_facts_that_come_and_go(tmp_path: Path):
         assert not known.add(f"Ana saw heron{number}.")
         world.storage.remove(written.locator)
     known = KnownFacts.of(scope, world.engine._kit)
-    assert len(known._near) == len(known._particulars) == 0
+    assert len(known._near) == 0
     assert known.add("Ana saw heron3."), "it is gone, so it is news"
 
 
@@ -494,3 +496,20 @@ def test_steady_work_keeps_no_more_cells_than_a_batch(tmp_path: Path, monkeypatc
         world.run(world.talk([("Ana", f"I moved to town{number} last month.")], session=f"s{number}"))
     cells = world.engine._cells
     assert len(cells._statements) == 3
+
+
+def test_a_bare_day_beside_another_month_in_the_talk_keeps_its_words() -> None:
+    """ "Until the 25th", said where the talk is about June, may be June's; in a talk that names no other month it is dated."""
+    at = int(datetime(2026, 5, 20, 12, tzinfo=UTC).timestamp() * 1000)
+    away = Message(
+        "b", "user", at + 1, "My sister will be in Malta until the 25th for a course.", "Bo", id="m2"
+    )
+    party = Message("a", "user", at, "We're having a party on 27 June.", "Ann", id="m1")
+    course = Message("a", "user", at, "We're having a party on 27 May.", "Ann", id="m1")
+
+    def told_of(talk: list[Message]) -> str:
+        facts = [one.text for one in statements_of(talk, UTC) if one.speaker_id == "b"]
+        return " ".join([*facts, narrative.told(talk, ZoneInfo("UTC")).content])
+
+    assert "25 May" not in told_of([party, away])
+    assert told_of([course, away]).count("25 May 2026") == 2

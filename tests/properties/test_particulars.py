@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from cairn.language.near import particulars
 from cairn.strategies.facts import KnownFacts
 from cairn.strategies.reflection import Fact, fates_of
-from cairn.strategies.similarity import particulars
 from cairn.types import Scope, Space
 
 AROUND = (

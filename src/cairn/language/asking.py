@@ -99,7 +99,7 @@ def of_language(code: str) -> Asking:
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _WORD_OR_STOP = re.compile(r"\w+(?:['’-]\w+)*|[.!?:;\n•\"“„«(*#>-]")
-_TEXT_CHARS, _REMARK_CHARS, _FEW_WORDS = 2000, 160, 5
+_TEXT_CHARS, _REMARK_CHARS, _LONGEST_CHANGE, _FEW_WORDS = 2000, 160, 500, 5
 _CLAUSE = re.compile(r"[^,;.!…。！、，；?？\n]+")
 _CAPITAL = re.compile(r"(?<=[\w,;:] )[A-ZÀ-ÞА-Я][\w’'-]+")
 
@@ -314,10 +314,34 @@ def reason_given(text: str) -> int:
 def tells_change(text: str) -> bool:
     """Whether a text says that something is otherwise than it was, in any language.
 
+    A long one tells of many things: what changed may be any of them.
+
     >>> tells_change("The demo is moved to the 22nd."), tells_change("The demo is on the 18th.")
     (True, False)
+    >>> tells_change("The demo is moved to the 22nd." + " It rained all day." * 30)
+    False
     """
-    return _tells("changes", text[:_TEXT_CHARS])
+    return len(text) <= _LONGEST_CHANGE and _tells("changes", text)
+
+
+def said_changed(text: str) -> str:
+    """Those clauses of a text that say something is otherwise than it was, in any language.
+
+    >>> said_changed("The demo is moved to the 22nd, lunch is at noon.")
+    'The demo is moved to the 22nd'
+    """
+    clauses = (clause.strip() for clause in _CLAUSE.findall(text[:_TEXT_CHARS]))
+    return "\n".join(clause for clause in clauses if _tells("changes", clause))
+
+
+def said_over(text: str) -> str:
+    """Those clauses of a text that say something is over, or otherwise than it was, in any language.
+
+    >>> said_over("Dr Moll retired, I like Dr Aydin. Lunch is at noon.")
+    'Dr Moll retired'
+    """
+    clauses = (clause.strip() for clause in _CLAUSE.findall(text[:_TEXT_CHARS]))
+    return "\n".join(clause for clause in clauses if _tells("changes", clause) or _tells("ends", clause))
 
 
 def _tells(name: str, said: str) -> bool:

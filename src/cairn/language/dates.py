@@ -11,23 +11,36 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from cairn.language import sentences, spans, tongues
 from cairn.language.spans import Days, shown
 from cairn.language.tongues import Tongue, choice, compiled
 
-__all__ = ["TimeMention", "Times", "beside", "mentions", "shown", "times_in"]
+__all__ = [
+    "TimeMention",
+    "Times",
+    "beside",
+    "mentions",
+    "names_time",
+    "settled",
+    "shown",
+    "times_in",
+    "undated",
+    "without_lately",
+]
 
 _BEFORE, _AFTER = 240, 160
 _MOST_MENTIONS = (
     400  # of one sentence; what has more is no sentence, and each costs a look at what is around it
 )
 _YEAR = r"(?:1[89]|20|21)\d\d"
-_QUOTED = re.compile(r"\"[^\"]{1,200}\"|[“„][^”“]{1,200}[”“]|«[^»]{1,200}»|[「『][^」』]{1,200}[」』]")
+_QUOTED = re.compile(
+    r"\"[^\"]{1,200}\"|[“„][^”“\"]{1,200}[”“\"]|«[^»]{1,200}»|[「『《][^」』》]{1,200}[」』》]"
+)
 _POSSESSIVE = re.compile(r"['’]s\b")
 _DAY = r"(?:0?[1-9]|[12]\d|3[01])"
 # A place that is found but not read (an ambiguous "next Friday") keeps its words from being read in part.
@@ -44,6 +57,7 @@ class TimeMention:
     begin: int
     stop: int
     is_absolute: bool = False
+    is_bare_day: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +65,39 @@ class _Reading:
     """What a form needs to read a match: the words of the language, today, and which way the sentence looks.
 
     `way` is -1 for back, 1 for ahead, 0 where the sentence does not say. `lean` is what to take then: 0 leaves
-    the words alone, -1 and 1 choose (a question is better answered by a guess than by nothing).
+    the words alone, -1 and 1 choose (a question is better answered by a guess than by nothing). `year` is the one
+    that the words beside the match name ("on 12 June next year").
     """
 
     words: _Words
     today: date
-    way: int
+    side: _Side
     lean: int
+    year: int | None = None
+
+    @property
+    def way(self) -> int:
+        return self.side.way
 
     @property
     def taken(self) -> int:
         return self.way or self.lean
 
+    def is_nearest(self, taken: Days, options: Sequence[Days]) -> bool:
+        """Whether none of `options` is nearer to today than `taken`, as must be where a past or a plain present chooses.
+
+        "I bought it for March", said in February, is not eleven months back; "we were in Rome in March" is.
+        """
+        is_told = self.way > 0 or self.side.is_sure or self.lean
+        return bool(is_told) or min(options, key=self._distance) == taken
+
+    def _distance(self, days: Days) -> int:
+        return max((days[0] - self.today).days, (self.today - days[1]).days, 0)
+
 
 _Form = Callable[[re.Match[str], _Reading], "Days | None"]
 _Rule = tuple[frozenset[str], Callable[[], re.Pattern[str]], _Form, bool]
-_Match = tuple[re.Match[str], _Form, bool, int]
+_Match = tuple[re.Match[str], _Form, bool, "_Side"]
 _Rules = tuple[Mapping[str, re.Pattern[str]], Sequence[_Rule]]
 _NOTHING: frozenset[str] = frozenset()
 _PARTS = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|\{(\w+)\}(?![?*]|\{0)|[()|]")
@@ -82,6 +113,21 @@ class Times:
         """Whether any sentence has a word that times are named with; without one there are no mentions."""
         return bool(self._sentences)
 
+    @property
+    def is_any(self) -> bool:
+        """Whether a time is named, be it understood or not."""
+        return any(matches for *_, matches in self._sentences)
+
+    def months(self) -> set[int]:
+        """The months that are named, in whatever year."""
+        named = (
+            (words, match["month"])
+            for *_, words, matches in self._sentences
+            for match, *_ in matches
+            if _names_month(match)
+        )
+        return {int(said) if said.isdecimal() else words.months[_plain(said)] for words, said in named}
+
     def mentions(self, said_at: datetime, *, lean: int = 0) -> list[TimeMention]:
         """As `dates.mentions`."""
         today = said_at.date()
@@ -95,11 +141,12 @@ class Times:
         is_bare = is_bare and any(_names_month(one.match) for _, one in read)
         return [
             TimeMention(
-                one.match.group(),
+                one.match.string[one.begin : one.stop],
                 *one.days,
-                begin + one.match.start(),
-                begin + one.match.end(),
+                begin + one.begin,
+                begin + one.stop,
                 one.names_year,
+                one.form is _day_of_month,
             )
             for begin, one in read
             if one.days is not None and not (is_bare and one.form is _day_of_month)
@@ -128,6 +175,19 @@ def mentions(text: str, said_at: datetime, *, lean: int = 0) -> list[TimeMention
     return times_in(text).mentions(said_at, lean=lean)
 
 
+def settled(found: Sequence[TimeMention], others: Iterable[str]) -> list[TimeMention]:
+    """`found` without bare days ("until the 25th") where `others`, the texts around, name another month than was taken."""
+    if not any(one.is_bare_day for one in found):
+        return list(found)
+    months = set[int]().union(*(times_in(text).months() for text in others))
+    return [one for one in found if not one.is_bare_day or months <= {one.start.month}]
+
+
+def names_time(text: str) -> bool:
+    """Whether `text` names a time, be it understood or not."""
+    return times_in(text).is_any
+
+
 def looks_back(sentence: str) -> bool:
     """Whether a sentence has a word by which its language tells of what was."""
     tense = _words_of(tongues.spoken_in(sentence)).tense
@@ -151,14 +211,50 @@ def beside(text: str, found: Sequence[TimeMention]) -> str:
     return "".join(parts) + text[at:] if parts else text
 
 
+_BESIDE = re.compile(
+    rf" \((?=[^()]*\d{{4}}\))(?:(?:{'|'.join(spans.MONTHS)}|\d{{1,4}})(?: - |[ -])?){{1,6}}\)", re.IGNORECASE
+)
+
+
+def undated(text: str) -> str:
+    """`text` without the dates that `beside` puts into it."""
+    return _BESIDE.sub("", text)
+
+
+# Two days in different halves of a year: what is as far off from both is named by its distance.
+_SOME_DAYS = (datetime(2026, 6, 15, 12, tzinfo=UTC), datetime(2026, 11, 16, 12, tzinfo=UTC))
+_LATELY, _MONTHS_DIFFER = 62, 3  # days
+
+
+def without_lately(text: str) -> str:
+    """`text` without the times of the last weeks that it names by their distance: "last week", "on Friday", not "in 2019"."""
+    times = times_in(text)
+    parts: list[str] = []
+    at = 0
+    for one, other in zip(*(times.mentions(day, lean=-1) for day in _SOME_DAYS), strict=False):
+        off, also = (
+            (day.date() - found.start).days for day, found in zip(_SOME_DAYS, (one, other), strict=True)
+        )
+        if one.begin == other.begin and 0 <= off <= _LATELY and abs(off - also) <= _MONTHS_DIFFER:
+            parts.append(text[at : one.begin])
+            at = one.stop
+    if not parts:
+        return text
+    left = "".join(parts) + text[at:]
+    return re.sub(r"  +", " ", left).lstrip(" ,，、")
+
+
 @dataclass(slots=True)
 class _Found:
     """One match in a sentence, and the days it stands for as far as it can be told."""
 
     match: re.Match[str]
     form: _Form
+    how: _Reading
     days: Days | None
     names_year: bool
+    begin: int
+    stop: int
 
 
 def _names_month(match: re.Match[str]) -> bool:
@@ -168,16 +264,19 @@ def _names_month(match: re.Match[str]) -> bool:
 def _matches(sentence: str, words: _Words) -> Sequence[_Match]:
     """The places of a sentence that name a time, in order, each with its form and which way the sentence looks there."""
     named, rules = words.rules
-    there = {name for name, pattern in named.items() if pattern.search(sentence)}
+    small = sentence.lower()
+    there = {name for name, pattern in named.items() if pattern.search(small)}
     matches = [
         (m, form, absolute)
         for needs, pattern, form, absolute in rules
         if needs <= there
         for m in pattern().finditer(sentence)
     ]
+    if not matches or words.unreal.search(sentence):
+        return ()
     matches.sort(key=lambda one: (one[0].start(), -one[0].end()))
     del matches[_MOST_MENTIONS:]
-    quoted = [one.span() for one in _QUOTED.finditer(sentence)] if matches else []
+    quoted = [one.span() for one in _QUOTED.finditer(sentence)]
     found: list[_Match] = []
     free = 0
     for match, form, absolute in matches:
@@ -185,8 +284,10 @@ def _matches(sentence: str, words: _Words) -> Sequence[_Match]:
             continue
         if any(a < match.start() and match.end() < b for a, b in quoted):
             continue  # a title, or somebody else's day
+        if words.titled.leads(sentence, match.start(), opens=False) and sentence[match.start()].isupper():
+            continue
         free = match.end()
-        found.append((match, form, absolute, words.tense.way(sentence, match.start(), match.end())))
+        found.append((match, form, absolute, words.tense.side(sentence, match.start(), match.end())))
     return found
 
 
@@ -194,16 +295,50 @@ def _read(
     sentence: str, words: _Words, matches: Sequence[_Match], today: date, lean: int
 ) -> Sequence[_Found]:
     found: list[_Found] = []
-    for match, form, absolute, way in matches:
-        try:
-            days = form(match, _Reading(words, today, way, lean))
-        except (ValueError, OverflowError):
-            days = _UNREAD
-        found.append(_Found(match, form, days, absolute or bool(match.groupdict().get("year"))))
+    for match, form, absolute, side in matches:
+        how = _Reading(words, today, side, lean)
+        names_year = absolute or bool(match.groupdict().get("year"))
+        found.append(_Found(match, form, how, _days_of(form, match, how), names_year, *match.span()))
     for left, right in itertools.pairwise(found):
-        if words.joins.fullmatch(sentence, left.match.end(), right.match.start()):
+        if _is_beside(left, right, sentence):
+            for one in (left, right):
+                one.days = _UNREAD if one.form is _weekday else one.days
+        if words.joins.fullmatch(sentence, left.match.end(), right.match.start()) and not (
+            _is_of_year(left, right) or _is_of_year(right, left)
+        ):
             _settle(left, right, words)
     return found
+
+
+def _days_of(form: _Form, match: re.Match[str], how: _Reading) -> Days | None:
+    try:
+        return form(match, how)
+    except (ValueError, OverflowError):
+        return _UNREAD
+
+
+def _is_of_year(day: _Found, year: _Found) -> bool:
+    """Whether `year` is that of `day` ("on 12 June next year"), which is read so then: the two are one time."""
+    is_year = year.form is _fixed and year.days is not None and year.days == spans.year_of(year.days[0].year)
+    is_open = _names_month(day.match) and not day.names_year and day.how.year is None
+    if not is_year or not is_open or _POSSESSIVE.match(year.match.string, year.stop):
+        return False
+    assert year.days is not None
+    day.how = replace(day.how, year=year.days[0].year)
+    day.days, year.days = _days_of(day.form, day.match, day.how), _UNREAD
+    day.begin, day.stop = min(day.begin, year.begin), max(day.stop, year.stop)
+    return True
+
+
+_BETWEEN = re.compile(r"[\s,，、(（]{1,3}")
+
+
+def _is_beside(left: _Found, right: _Found, sentence: str) -> bool:
+    """Whether a bare weekday stands beside a date, whose day is the one that is meant: "Monday, 3-7 May"."""
+    dated = {_day_and_month, _days_listed, _day_span, _day_of_month, _iso, _slashed}
+    forms = {left.form, right.form}
+    is_pair = _weekday in forms and not dated.isdisjoint(forms)
+    return is_pair and _BETWEEN.fullmatch(sentence, left.match.end(), right.match.start()) is not None
 
 
 def _settle(left: _Found, right: _Found, words: _Words) -> None:
@@ -235,17 +370,44 @@ def _is_week(days: Days) -> bool:
 _WITHOUT_VERB = 0
 
 
+# Where the words of a mention stood, in a clause that is read for what is around it.
+_HERE = "¤"
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """On which side of today a clause puts its days: -1 behind, 1 ahead, 0 where it says neither or both.
+
+    `is_sure` is said by what leaves no doubt ("we were there", "I will go"): only then is a year long past taken where
+    the coming one is nearer. `is_present` is a plain present ("from 3 to 7 March I'm in Rome"): the nearest day is meant.
+    """
+
+    way: int
+    is_sure: bool = False
+    is_present: bool = False
+
+
+_OPEN = _Side(0)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class _Tense:
     """The words by which a language says whether a clause tells of what was or of what is to come.
 
     What was arranged ("booked", "promised") may lie on either side of the day that is named with it, so such a
-    clause is read only where a target stands before the day ("for", "by").
+    clause is read only where a target stands before the day ("for", "by"). What was told or thought, and a day that
+    belongs to a thing ("tickets for the concert on 8 May"), says nothing by the tense of the verb before it.
     """
 
     clause: re.Pattern[str]
     past: re.Pattern[str]
     future: re.Pattern[str]
+    lived: re.Pattern[str]
+    sure: re.Pattern[str]
+    present: re.Pattern[str]
+    once: re.Pattern[str]
+    told: re.Pattern[str]
+    of_thing: re.Pattern[str]
     neutral: re.Pattern[str]
     arranged: re.Pattern[str]
     shifted: re.Pattern[str]
@@ -254,8 +416,8 @@ class _Tense:
     since: _Lead
     until: _Lead
 
-    def way(self, sentence: str, begin: int, stop: int) -> int:
-        """-1 where the clause around a mention looks back, 1 where it looks ahead, 0 where it says neither or both."""
+    def side(self, sentence: str, begin: int, stop: int) -> _Side:
+        """Which way the clause around a mention looks, or the one beside it where that does not say."""
         start, end = max(0, begin - _BEFORE), min(len(sentence), stop + _AFTER)
         edges = [start, *(m.start() for m in self.clause.finditer(sentence, start, end)), end]
         edges = [edge for edge in edges if not begin < edge < stop]
@@ -268,31 +430,40 @@ class _Tense:
         for reach in (here, here + 1, here - 1):
             if 0 <= reach < len(pieces):
                 a, b = pieces[min(here, reach)][0], pieces[max(here, reach)][1]
-                clause = f"{sentence[a:begin]} {opening} {sentence[stop:b]}"
-                answer = self._of_clause(clause, is_target=target, is_since=since)
+                marked = f"{sentence[a:begin]} {opening} {_HERE} {sentence[stop:b]}"
+                answer = self._of_clause(marked, is_target=target, is_since=since)
                 if answer is not None:
                     # "The API ends v1 on 30 June, clients were told in April": what it says itself is not known.
                     own = f"{sentence[pieces[here][0] : begin]} {sentence[stop : pieces[here][1]]}".split()
                     is_borrowed = reach != here and len(own) > _WITHOUT_VERB
                     # "We've had a permit until March": what began then may hold still.
-                    return 0 if answer < 0 and (is_borrowed or is_open) else answer
-        return 0
+                    return _OPEN if answer.way < 0 and (is_borrowed or is_open) else answer
+        return _Side(0, is_present=self.present.search(sentence, start, end) is not None)
 
-    def _of_clause(self, clause: str, *, is_target: bool, is_since: bool) -> int | None:
-        """Which way one clause looks, 0 for a contradiction; None where it has no word that would tell."""
+    def _of_clause(self, marked: str, *, is_target: bool, is_since: bool) -> _Side | None:
+        """Which way one clause looks, neither for a contradiction; None where it has no word that would tell."""
+        clause = marked.replace(f" {_HERE}", "", 1)
         if self.recurring.search(clause):
-            return 0
+            return _OPEN
         if is_target and self.shifted.search(clause):
-            return 1
+            return _Side(1)
         if self.arranged.search(clause):
-            return 1 if is_target else 0  # "they gave me leave from 10 June" was given before
-        if is_since:
-            return -1
+            # "They gave me leave from 10 June" was given before.
+            return _Side(1) if is_target else _OPEN
+        future, is_sure = self.future.search(clause), self.sure.search(clause) is not None
+        lived = self.lived.search(clause) is not None
+        if is_since and (lived or not is_sure):
+            return _Side(-1, lived)
         past = self.past.search(self.neutral.sub(" ", clause))
-        future = self.future.search(clause)
         if past is None and future is None:
             return None
-        return 0 if past and future else -1 if past else 1
+        if past and self.told.search(marked):
+            return _Side(1) if future and is_sure else _OPEN
+        if past and future:
+            return _OPEN
+        if past and not lived and self.of_thing.search(marked):
+            return _OPEN
+        return _Side(-1, lived) if past else _Side(1, is_sure)
 
 
 class _Lead:
@@ -303,9 +474,9 @@ class _Lead:
         self._before = re.compile(rf"(?:{body})\s*$", re.IGNORECASE)
         self._opens = re.compile(rf"(?:{body})(?=\W|$)", re.IGNORECASE)
 
-    def leads(self, sentence: str, begin: int) -> bool:
+    def leads(self, sentence: str, begin: int, *, opens: bool = True) -> bool:
         before = self._before.search(sentence[max(0, begin - 24) : begin])
-        return bool(before or self._opens.match(sentence, begin))
+        return bool(before or (opens and self._opens.match(sentence, begin)))
 
 
 # -- the words of a language, as the forms want them
@@ -322,12 +493,15 @@ class _Words:
     numbers: Mapping[str, int]
     units: Mapping[str, str]
     weekdays: Mapping[str, int]
+    short_weekdays: Mapping[str, int]
     months: Mapping[str, int]
     seasons: Mapping[str, str]
     years: Mapping[str, int]
     ordinals: Mapping[str, int]
     holidays: Mapping[str, str]
     each: re.Pattern[str]
+    unreal: re.Pattern[str]
+    titled: _Lead
     joins: re.Pattern[str]
     is_day_first: bool
     hint: re.Pattern[str]
@@ -364,12 +538,15 @@ def _words_of(tongue: Tongue) -> _Words:
         numbers,
         units,
         weekdays,
+        _numbered(table.get("short_weekdays", ()), 0) | weekdays,
         months,
         seasons,
         years,
         ordinals,
         holidays,
         re.compile(rf"(?:{tongues.either(table.get('each', ()))})\s*$", re.IGNORECASE),
+        compiled(table.get("unreal", ()), tongue),
+        _Lead(table.get("titled", ())),
         re.compile(rf"\s*(?:(?:{tongues.either(table.get('joins', ()))})\s*)?", re.IGNORECASE),
         bool(table.get("day_first")),
         _hint(tongue, fixed, weekdays, months, units, seasons, holidays),
@@ -382,12 +559,14 @@ def _rules(tongue: Tongue) -> _Rules:
     the form that reads what it matches, and whether that names its year.
 
     A pattern costs many times what its names cost, which most sentences with a word of time lack: it is compiled when
-    the first sentence has them all.
+    the first sentence has them all. The names alone are looked for in small letters, which costs a quarter.
     """
     table, words = tongue.table("dates"), _words_of(tongue)
     numbers, months, month_end = words.numbers, choice(words.months), table.get("month_end", "")
     names = {
         "weekday": f"(?P<weekday>{choice(words.weekdays)})",
+        "any_weekday": rf"(?P<weekday>{choice(words.short_weekdays)})(?:\.(?!\s*$))?",
+        "to_weekday": f"(?P<to_weekday>{choice(words.weekdays)})",
         "month": f"(?P<month>{months}){month_end}",
         "season": f"(?P<season>{choice(words.seasons)})",
         "unit": f"(?P<unit>{choice(words.units)})",
@@ -422,7 +601,7 @@ def _rules(tongue: Tongue) -> _Rules:
         (_NOTHING, functools.partial(re.compile, it), form, absolute) for it, form, absolute in _NUMERIC
     ]
     wanted = frozenset[str]().union(*(needs for needs, *_ in rules))
-    return {name: re.compile(tongues.widened(names[name]), re.IGNORECASE) for name in wanted}, rules
+    return {name: re.compile(tongues.widened(names[name])) for name in wanted}, rules
 
 
 def _needs(pattern: str, names: Collection[str]) -> frozenset[str]:
@@ -456,8 +635,20 @@ def _hint(tongue: Tongue, *groups: Mapping[str, Any]) -> re.Pattern[str]:
 def _tense(tongue: Tongue) -> _Tense:
     table: Mapping[str, Any] = tongue.table("dates").get("tense", {})
     clause = re.compile(tongues.widened(tongues.either(table.get("clause", ("[,;:]",)))), re.IGNORECASE)
-    cues = ("past", "future", "neutral", "arranged", "shifted", "recurring")
-    patterns = {name: compiled(table.get(name, ()), tongue) for name in cues}
+    cues = (
+        "past",
+        "future",
+        "lived",
+        "sure",
+        "present",
+        "once",
+        "told",
+        "of_thing",
+        "neutral",
+        "arranged",
+        "shifted",
+    )
+    patterns = {name: compiled(table.get(name, ()), tongue) for name in (*cues, "recurring")}
     return _Tense(
         clause,
         target=_Lead(table.get("target", ())),
@@ -545,6 +736,26 @@ def _weekday(match: re.Match[str], how: _Reading) -> Days | None:
     return spans.one(spans.weekday_near(number, how.today, future=how.taken > 0))
 
 
+def _weekday_and_date(match: re.Match[str], how: _Reading) -> Days | None:
+    """For "Thursday, 19 February" or "Friday the 5th": the date, where it is on that weekday in the year or month meant."""
+    groups, today, day = match.groupdict(), how.today, how.words.count(match["day"])
+    year = _year_in(match, how)
+    if groups.get("month"):
+        month = _month_number(groups["month"], how)
+        years = (today.year - 1, today.year, today.year + 1) if year is None else (year,)
+        firsts = [date(one, month, 1) for one in years]
+    elif how.taken:
+        firsts = [spans.plus_months(today.replace(day=1), n) for n in (-2, -1, 0, 1, 2)]
+    else:
+        return _UNREAD  # "Friday the 13th" may be a film
+    days = [first.replace(day=day) for first in firsts if spans.exists(first.year, first.month, day)]
+    if year is None:
+        days = [one for one in days if (one - today).days * how.way >= 0]
+    nearest = min(days, key=lambda one: abs(one - today), default=None)
+    is_meant = nearest is not None and nearest.weekday() == how.words.short_weekdays[_plain(match["weekday"])]
+    return spans.one(nearest) if nearest is not None and is_meant else _UNREAD
+
+
 def _weekday_last(match: re.Match[str], how: _Reading) -> Days | None:
     """For "last Friday": of the week before; on a Saturday it may be yesterday, so it is left alone."""
     number = how.words.weekdays[_plain(match["weekday"])]
@@ -590,6 +801,35 @@ def _weekday_in_a_week(match: re.Match[str], how: _Reading) -> Days | None:
     """For "vendredi en huit": a week after the next one; said on a Friday, it may be either."""
     day = _weekday_coming(match, how)[0]
     return spans.one(day + timedelta(days=7)) if day.weekday() != how.today.weekday() else None
+
+
+def _weekday_moved(match: re.Match[str], how: _Reading) -> Days | None:
+    """For "moved from Monday to Wednesday": next week's, where both have gone by this week; else it may be either week's."""
+    first, last = (how.words.weekdays[_plain(match[name])] for name in ("weekday", "to_weekday"))
+    is_over = how.today.weekday() > max(first, last)
+    return spans.one(spans.weekday_near(last, how.today, future=True)) if is_over else None
+
+
+def _weekday_span(match: re.Match[str], how: _Reading) -> Days | None:
+    """For "from Monday to Thursday", said of what is done once; on one of its days it may be this week's or the next."""
+    if not how.way or not how.words.tense.once.search(match.string):
+        return None
+    first, last = (how.words.weekdays[_plain(match[name])] for name in ("weekday", "to_weekday"))
+    days = timedelta(days=(last - first) % 7)
+    gone = (how.today.weekday() - first) % 7
+    if gone < days.days if how.way > 0 else 0 < gone <= days.days:
+        return None
+    start = spans.weekday_near(first, how.today, future=how.way > 0)
+    return start, start + days
+
+
+def _weekday_span_of(steps: int) -> _Form:
+    def read(match: re.Match[str], how: _Reading) -> Days | None:
+        monday = spans.shifted("week", steps, how.today)[0]
+        first, last = (how.words.weekdays[_plain(match[name])] for name in ("weekday", "to_weekday"))
+        return (monday + timedelta(days=first), monday + timedelta(days=last)) if first < last else None
+
+    return read
 
 
 def _weekday_of(steps: int) -> _Form:
@@ -643,23 +883,25 @@ def _by_tense(options: Sequence[Days], how: _Reading) -> Days | None:
     if not how.taken or (is_now and not how.lean):
         return None
     if how.taken > 0:
-        return min((span for span in options if span[1] >= how.today), default=None)
-    return max((span for span in options if span[0] <= how.today), default=None)
+        taken = min((span for span in options if span[1] >= how.today), default=None)
+    else:
+        taken = max((span for span in options if span[0] <= how.today), default=None)
+    return taken if taken is not None and how.is_nearest(taken, options) else None
 
 
 def _month_bare(match: re.Match[str], how: _Reading) -> Days | None:
     number = how.words.months[_plain(match["month"])]
-    return _by_tense([spans.month_of(date(how.today.year + n, number, 1)) for n in (-1, 0, 1)], how)
+    return _in_year(lambda year: spans.month_of(date(year, number, 1)), match, how)
 
 
 def _year_in(match: re.Match[str], how: _Reading) -> int | None:
-    """The year a match names, by its number or as "last year"; None where it names none."""
+    """The year that a match or the words beside it name, by its number or as "last year"; None where they name none."""
     groups = match.groupdict()
     if groups.get("year"):
         return int(match["year"])
     if groups.get("relative"):
         return how.today.year + how.words.years[_plain(match["relative"])]
-    return None
+    return how.year
 
 
 def _in_year(make: Callable[[int], Days | None], match: re.Match[str], how: _Reading) -> Days | None:
@@ -742,12 +984,26 @@ def _day_span(match: re.Match[str], how: _Reading) -> Days | None:
     first, last = (how.words.months[_plain(match[name])] for name in ("month", "to_month"))
     day, until = how.words.count(match["day"]), how.words.count(match["until"])
 
+    if _is_moved(match, how):
+        return _UNREAD
+
     def make(year: int) -> Days | None:
         early = year - ((first, day) > (last, until))
         is_real = spans.exists(early, first, day) and spans.exists(year, last, until)
         return (date(early, first, day), date(year, last, until)) if is_real else None
 
     return _in_year(make, match, how)
+
+
+def _is_moved(match: re.Match[str], how: _Reading) -> bool:
+    """Whether what has two days was moved from the one to the other, "from 14 to 21 April", and does not last so long."""
+    text, tense = match.string, how.words.tense
+    begin, stop = max(0, match.start() - _BEFORE), min(len(text), match.end() + _AFTER)
+    edges = [one.start() for one in tense.clause.finditer(text, begin, stop)]
+    begin = max((edge for edge in edges if edge <= match.start()), default=begin)
+    stop = min((edge for edge in edges if edge >= match.end()), default=stop)
+    before, behind = text[begin : match.start()], text[match.end() : stop]
+    return tense.shifted.search(before) is not None or tense.shifted.search(behind) is not None
 
 
 def _days_listed(match: re.Match[str], how: _Reading) -> Days | None:
@@ -761,11 +1017,16 @@ def _month_of_year(match: re.Match[str], how: _Reading) -> Days | None:
     return spans.month_of(date(year, how.words.months[_plain(match["month"])], 1)) if year else None
 
 
+def _month_number(said: str, how: _Reading) -> int:
+    return int(said) if said.isdecimal() else how.words.months[_plain(said)]
+
+
 def _day_and_month(match: re.Match[str], how: _Reading) -> Days | None:
     groups = match.groupdict()
-    said, first = match["month"], how.words.count(match["day"])
-    month = int(said) if said.isdecimal() else how.words.months[_plain(said)]
+    month, first = _month_number(match["month"], how), how.words.count(match["day"])
     last = max(first, int(groups.get("until") or first))
+    if last > first and _is_moved(match, how):
+        return _UNREAD
     named = _year_in(match, how)
     year = _year_near(month, first, last, how) if named is None else named
     if year is None:
@@ -776,19 +1037,22 @@ def _day_and_month(match: re.Match[str], how: _Reading) -> Days | None:
 def _year_near(month: int, first: int, last: int, how: _Reading) -> int | None:
     """The year of a day and a month: the next one where the sentence looks ahead, the last where it looks back."""
     today = how.today
-    options = [y for y in (today.year - 1, today.year, today.year + 1) if spans.exists(y, month, last)]
+    years = [y for y in (today.year - 1, today.year, today.year + 1) if spans.exists(y, month, last)]
+    options = [(date(y, month, first), date(y, month, last)) for y in years]
     # What was done tomorrow was hardly done a year ago: the clock is a day off, here or where it was said.
-    if not how.lean and any((date(y, month, first) - today).days == -how.way for y in options):
+    if not how.lean and any((start - today).days == -how.way for start, _ in options):
         return None
-    if how.way > 0:
-        return min((y for y in options if date(y, month, last) >= today), default=None)
-    if how.way < 0:
-        return max((y for y in options if date(y, month, first) <= today), default=None)
-    if not how.lean:
-        return None
-    # A month ahead still counts as near: plans are named by their bare date.
-    near = today + timedelta(days=31)
-    return max((y for y in options if date(y, month, first) <= near), default=None)
+    way = how.way or (1 if how.side.is_present or how.lean > 0 else 0)
+    if way > 0:
+        taken = min((days for days in options if days[1] >= today), default=None)
+    elif way < 0:
+        taken = max((days for days in options if days[0] <= today), default=None)
+    elif how.lean:
+        # A month ahead still counts as near: plans are named by their bare date.
+        taken = max((days for days in options if days[0] <= today + timedelta(days=31)), default=None)
+    else:
+        taken = None
+    return taken[0].year if taken is not None and how.is_nearest(taken, options) else None
 
 
 def _day_of_month(match: re.Match[str], how: _Reading) -> Days | None:
@@ -843,12 +1107,18 @@ _FORMS: Mapping[str, tuple[_Form, bool]] = {
     "past_span": (_past_span, False),
     "weekend": (_weekend_bare, False),
     "weekday": (_weekday, False),
+    "weekday_and_date": (_weekday_and_date, False),
     "weekday_last": (_weekday_last, False),
     "weekday_past": (_weekday_past, False),
     "weekday_next": (_weekday_next, False),
     "weekday_this": (_weekday_this, False),
     "weekday_coming": (_weekday_coming, False),
     "weekday_in_a_week": (_weekday_in_a_week, False),
+    "weekday_moved": (_weekday_moved, False),
+    "weekday_span": (_weekday_span, False),
+    "weekday_span_of_last_week": (_weekday_span_of(-1), False),
+    "weekday_span_of_this_week": (_weekday_span_of(0), False),
+    "weekday_span_of_next_week": (_weekday_span_of(1), False),
     "weekday_of_last_week": (_weekday_of(-1), False),
     "weekday_of_this_week": (_weekday_of(0), False),
     "weekday_of_next_week": (_weekday_of(1), False),

@@ -70,7 +70,7 @@ def plain_lines(text: str, first: int = 1) -> Lines:
 def topics(lines: Lines, title: str, *, headings: bool = True) -> list[Topic]:
     r"""The parts of a document, in order; at least one. What stands before the first heading has the title for a name.
 
-    >>> [(t.name, t.line, t.depth) for t in topics(plain_lines("Hi.\\n\\n# One\\ntext\\n## Two\\n"), "Doc")]
+    >>> [(t.name, t.line, t.depth) for t in topics(plain_lines("Hi.\n\n# One\ntext\n## Two\n"), "Doc")]
     [('Doc', 1, 0), ('One', 3, 1), ('Two', 5, 2)]
     """
     marks = list(_headings(lines.text)) if headings else []
@@ -138,7 +138,7 @@ def plain(text: str) -> str:
 def summary(text: str) -> str:
     r"""The beginning of a text in one line, to the end of a word.
 
-    >>> summary("One  two.\\n\\nThree.")
+    >>> summary("One  two.\n\nThree.")
     'One two.'
     """
     first = _BLANKS.sub(" ", next((part for part in text.split("\n\n") if part.strip()), "")).strip()
@@ -226,7 +226,7 @@ class _Reader(HTMLParser):
 def html_lines(text: str) -> Lines:
     r"""The words of a web page in the form of Markdown, each line with the line of the page it comes from.
 
-    >>> html_lines("<title>T</title>\\n<h1>Tides</h1>\\n<p>High at noon.")
+    >>> html_lines("<title>T</title>\n<h1>Tides</h1>\n<p>High at noon.")
     Lines(text=['# Tides', '', 'High at noon.'], at=[2, 3, 3], title='T')
     """
     reader = _Reader()

@@ -1,4 +1,5 @@
-"""Finds nearly equal sets of words by their rarest members, without comparing every pair.
+"""Finds nearly equal sets of words by their rarest members, without comparing every pair; and tells what no likeness of the
+other words makes up for.
 
 Two sets alike to degree t (shared words over all words) miss at most (1 - t) of each other's words. So whatever is
 that near to a set holds one of its rarest few words, and has a size not much larger or smaller: only those are compared.
@@ -6,13 +7,21 @@ that near to a set holds one of its rarest few words, and has a size not much la
 
 from __future__ import annotations
 
+import functools
 import heapq
 import math
+import re
 from collections.abc import Hashable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
 
+from cairn.language import tongues
+
 K = TypeVar("K", bound=Hashable)
+_QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|«([^»]+)»|`([^`]+)`|‘([^’]+)’|(?<!\w)'([^']+)'(?!\w)")
+_OUTER_START, _OUTER_END = "([{<\"'“‘«`*", ")]}>\"'”’»`*.,;:!?…"
+_POSSESSIVE = re.compile(r"['’]s?$")
+_IDENTIFIER = re.compile(r"\d|[+#]$|[@/\\=]|\w[._:-]+\w|[^\W\d_][A-Z]|[a-z][A-Z]|n['’]t$")
 
 
 def jaccard(left: AbstractSet[str], right: AbstractSet[str]) -> float:
@@ -49,6 +58,9 @@ class NearSets(Generic[K]):
     def __len__(self) -> int:
         return len(self._sets)
 
+    def __contains__(self, key: K) -> bool:
+        return key in self._sets
+
     def put(self, key: K, words: frozenset[str]) -> None:
         """Hold `words` under a new key."""
         self._sets[key] = words
@@ -84,3 +96,42 @@ class NearSets(Generic[K]):
             score = jaccard(words, self._sets[key])
             if score >= threshold:
                 yield key, score
+
+
+@functools.cache
+def _telling() -> frozenset[str]:
+    """Days, months, numbers as words and denials of every language: what no likeness of the rest makes up for."""
+    found: set[str] = set()
+    for tongue in tongues.known().values():
+        calendar = tongue.table("dates")
+        found.update(str(tongue.table("talk").get("particular", "")).split())
+        found.update(said.split("/")[0] for name in ("weekdays", "months") for said in calendar.get(name, ()))
+    return frozenset(found)
+
+
+def particulars(text: str) -> tuple[str, ...]:
+    """What tells two statements apart however alike the rest is, and so must be equal for one to stand for both.
+
+    Every word with a capital and the first word of all, numbers (as words, too), dates, identifiers and file names,
+    quoted words, and denials, in their order: who gave what to whom is told by it. A capital is enough: "You" and
+    "An" are people's names, and "He" is another than "She". In a script without capitals any word may be a name, so
+    there all of them count. Rather too much than too little: what is kept twice does less harm than what is lost.
+    """
+    found = [" ".join(next(filter(None, quoted)).split()) for quoted in _QUOTED.findall(text)]
+    first, telling = True, _telling()
+    for token in text.split():
+        bare = _POSSESSIVE.sub("", token.lstrip(_OUTER_START).rstrip(_OUTER_END))
+        if not any(map(str.isalnum, bare)):
+            continue
+        lower = bare.casefold()
+        if _IDENTIFIER.search(bare):
+            found.append(bare)
+        elif (
+            lower in telling
+            or first
+            or bare[0].isupper()
+            or any(letter.isalpha() and letter.lower() == letter.upper() for letter in bare)
+        ):
+            found.append(lower)
+        first = False
+    return tuple(found)

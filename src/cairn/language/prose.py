@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -32,6 +33,12 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|&[a-z]+;")
 _FORMULA = re.compile(
     r"\\[(\[a-zA-Z]|\$[^$\s][^$]*\$|\^\{|\w\s?[=≈≤≥×÷]\s?[\w(-]|\d\s*[×÷*/^]\s*\d|\d!|\b[PC]\("
 )
+# A line of a chat that was pasted: its time and who wrote it, "[10:02] Ben: ...".
+_LOGGED = re.compile(
+    r"[\[(]?(?:\d{1,4}[-./]\d{1,2}[-./]\d{1,4},? )?\b\d{1,2}[:.]\d{2}(?::\d{2})?(?: ?[ap]\.?m\.?)?[\])]?,?"
+    r"(?: [-–—])? ?<?@?[^\W\d_][\w.' -]{0,24}>?(?:[:：] |> )\s*(?=\S)"
+)
+_LABEL = re.compile(r"\s*<?@?([^\W\d_][\w.'-]{0,15}(?: [^\W\d_][\w.'-]{0,15})?)>?[:：] \S")
 _LONG, _MUCH = 2500, 0.2
 # "I'm 34.": of so few signs a number is none too much.
 _SHORT = 12
@@ -84,8 +91,10 @@ def is_debris(sentence: str) -> bool:
 
 def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
     """Where the lines of prose stand; neighbours are not joined, since a line's end is a sentence's."""
-    lines = list(_lines(text))
+    lines = [_unlogged(*one) for one in _lines(text)]
     kinds = _kinds([line for _, _, line in lines])
+    labels, talking = _talkers([line for _, _, line in lines])
+    kinds = [k if not k or who not in talking else "quote" for k, who in zip(kinds, labels, strict=True)]
     shaped = sum(kind in {"code", "table", "heading", "item"} for kind in kinds)
     is_document = len(text) > _LONG and shaped > _MUCH * max(len([k for k in kinds if k]), 1)
     listed = kinds.count("item") >= _LISTED
@@ -94,6 +103,20 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
             return
         if kind == "prose" or (kind == "item" and not listed):
             yield begin + _item_mark(text[begin:stop]), stop
+
+
+def _unlogged(begin: int, stop: int, line: str) -> tuple[int, int, str]:
+    """A line without the part of a pasted chat that it holds."""
+    logged = _LOGGED.search(line)
+    return (begin, begin + logged.start(), line[: logged.start()]) if logged else (begin, stop, line)
+
+
+def _talkers(lines: list[str]) -> tuple[list[str], set[str]]:
+    """Who each line names before a colon, and those who speak in a pasted chat: two at least, one of them again."""
+    labels = [found[1] if (found := _LABEL.match(line)) else "" for line in lines]
+    counts = Counter(filter(None, labels))
+    is_chat = len(counts) > 1 and max(counts.values()) > 1
+    return labels, set(counts) if is_chat else set()
 
 
 def _item_mark(line: str) -> int:

@@ -19,8 +19,9 @@ from cairn.language import tongues
 
 _STOP = re.compile(r"(?<![.!?…؟।])[.!?…؟।]++[\"'”’»)\]]*+(?=\s|$)|[。！？｡]+[」』”’）]*|[\r\n\u2028\u2029]+")
 _LAST_WORD = re.compile(r"([^\W\d_](?:[\w.]*\w)?)\.$")
-# "am 1. Juli", "den 3. und 4.": a number with a dot is an ordinal where a month or a small letter follows.
-_ORDINAL = re.compile(r"(?<!\S)\d{1,2}\.$")
+# "am 1. Juli", "den 3. und 4.", "am 28.09. war": a number with a dot is an ordinal where a month or a small letter follows.
+_AROUND = 80
+_ORDINAL = re.compile(r"(?<!\S)\d{1,2}\.(?:\d{1,2}\.)?$")
 # About 220 word pieces of English, and as much of scripts whose characters take three bytes and a piece each.
 PASSAGE_BYTES = 900
 # Where a text may be cut, the best first; a cut is made before the second part of the match.
@@ -71,8 +72,11 @@ def places(text: str) -> Iterator[tuple[int, int]]:
 
 def _goes_on(text: str, start: int, dot: int) -> bool:
     """Whether the dot before offset `dot` belongs to an abbreviation or an initial, not to a sentence's end."""
-    if _ORDINAL.search(text[max(start, dot - 4) : dot]) and _after_ordinal().match(text, dot):
-        return True
+    if _ORDINAL.search(text[max(start, dot - 7) : dot]) and (after := _after_ordinal().match(text, dot)):
+        # "from 7. you should come": a small letter tells only where ordinals are written so, a month anywhere.
+        is_month = len(after.group().strip()) > 1
+        around = tongues.spoken_in(text[start : dot + _AROUND])
+        return is_month or bool(around.table("sentences").get("ordinal_dot"))
     word = _LAST_WORD.search(text, max(start, dot - 16), dot)
     if word is None:
         return False

@@ -149,10 +149,10 @@ def _lettered() -> Mapping[str, tuple[str, ...]]:
     }
 
 
-@kept("endings of words", 512 * 1024)
-def _ended(word: str) -> tuple[tuple[str, float], ...]:
-    """The languages in which a word that none of them lists ends as words do."""
-    return tuple((t.code, _BY_ENDING) for t in known().values() if t.endings and word.endswith(t.endings))
+@functools.cache
+def _endings() -> tuple[tuple[tuple[str, float], tuple[str, ...]], ...]:
+    """What the ending of a word that no language lists says for a language, and those endings."""
+    return tuple(((t.code, _BY_ENDING), t.endings) for t in known().values() if t.endings)
 
 
 @kept("languages of sentences", 4 * 1024 * 1024)
@@ -162,10 +162,10 @@ def spoken_in(sentence: str) -> Tongue:
         for tongue in _by_script():
             if tongue.script and tongue.script.search(sentence):
                 return tongue
-    votes = _votes()
+    votes, endings = _votes(), _endings()
     counts: dict[str, float] = {DEFAULT: 0.0}
     for word in _LETTERS.findall(sentence[:_KEPT].lower()):
-        for code, weight in votes.get(word) or _ended(word):
+        for code, weight in votes.get(word) or [vote for vote, ends in endings if word.endswith(ends)]:
             counts[code] = counts.get(code, 0.0) + weight
     if not sentence.isascii():
         for letter in set(sentence[:_KEPT].lower()):

@@ -50,6 +50,8 @@ class Trait:
     """Whether the clause says itself that it was otherwise before: "now", "my new ...", "these days"."""
     is_own: bool = True
     """Whether it tells what the speaker does or is: "I smoke", not "my brother smokes"."""
+    place: frozenset[str] = frozenset()
+    """Where an occupation is followed, as stems: "I work as a nurse at St. Mary's"."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -68,9 +70,11 @@ class _Rules:
     back: re.Pattern[str]
     starts: re.Pattern[str]
     ends: re.Pattern[str]
+    breaks: re.Pattern[str]
     doubt: re.Pattern[str]
     reports: re.Pattern[str]
     beside: re.Pattern[str]
+    partly: re.Pattern[str]
     purpose: re.Pattern[str]
     kept: re.Pattern[str]
     little: frozenset[str]
@@ -81,6 +85,14 @@ class _Rules:
     now: re.Pattern[str]
     oneself: re.Pattern[str]
     when: re.Pattern[str]
+    changes: re.Pattern[str]
+    at: re.Pattern[str]
+    day: re.Pattern[str]
+    month: re.Pattern[str]
+    joints: frozenset[str]
+    numbers: Mapping[str, int]
+    resumed: tuple[tuple[re.Pattern[str], str], ...]
+    retold: tuple[tuple[re.Pattern[str], str], ...]
     has_blanks: bool
 
 
@@ -170,6 +182,8 @@ def _traits_of(sentence: str, *, to_agent: bool, is_respelt: bool = False) -> tu
                 taken = start + len(whole)
                 found.append(_trait(rule, match, whole, start, known))
                 break
+    if not is_respelt and not any(one.slot for one in found):
+        found = _told_of_change(sentence, known) or found
     if asked and to_agent and not any(trait.begin == asked.end() for trait in found):
         # What someone asks to have remembered is worth it, whatever it is about.
         rest = sentence[asked.end() :].rstrip(" .!…,;。！")
@@ -190,6 +204,11 @@ def _traits_of(sentence: str, *, to_agent: bool, is_respelt: bool = False) -> tu
         length = len((own or sentence).rstrip(" .!…,;。！"))
         told = _traits_of(plain, to_agent=to_agent, is_respelt=True)
         return tuple(replace(one, begin=0, stop=length) for one in told[:1])
+    if not found and not is_respelt and (plain := dates.without_lately(sentence)) != sentence:
+        # "Last Friday we moved to Porto": when it happened stands before it, or in its midst.
+        told = _traits_of(plain, to_agent=False, is_respelt=True) if dates.looks_back(plain) else ()
+        length = len(sentence.rstrip(" .!…,;。！"))
+        found = [replace(one, begin=0, stop=length) for one in told[:1] if one.category not in _WISHES]
     reason = found[0] if is_order and found and found[0].category != INSTRUCTION else None
     before = sentence[: reason.begin].rstrip(" ,;–—-") if reason else ""
     if len(before) >= _FEW and (wish := _wish(wishes.respelt(before, tongue), tongue, known)) is not None:
@@ -203,6 +222,32 @@ def _traits_of(sentence: str, *, to_agent: bool, is_respelt: bool = False) -> tu
                 found.append(Trait(INSTRUCTION, "", start, start + len(rest), said=_all_stems(rest, known)))
                 break
     return tuple(found)
+
+
+def _told_of_change(sentence: str, known: _Rules) -> list[Trait]:
+    """What a sentence sets that says of its speaker first that something changed, and then how it is now.
+
+    "Ich bin umgezogen und wohne jetzt in Bremen", "I quit the bank and started as a baker at Hill's": the clause behind
+    the change may lack its subject, and is one matter with it.
+    """
+    whole = sentence.rstrip(" .!…,;。！")
+    if len(whole) > _LONGEST or known.doubt.search(whole):
+        return []
+    readings = [known_as] if (known_as := _replaced(whole, known.retold)) != whole else []
+    for found in known.breaks.finditer(whole):
+        if known.changes.search(whole[: found.start()].rstrip()) is not None:
+            readings.append(_replaced(whole[found.end() :], known.resumed))
+    for one in readings:
+        for told in _traits_of(one, to_agent=False, is_respelt=True)[:1]:
+            if (told.slot or told.how == "end") and told.category not in _WISHES:
+                return [replace(told, begin=0, stop=len(whole), said=_all_stems(whole, known), is_new=True)]
+    return []
+
+
+def _replaced(said: str, pairs: Sequence[tuple[re.Pattern[str], str]]) -> str:
+    for was, put in pairs:
+        said = was.sub(put, said, count=1)
+    return said
 
 
 def _binds_nothing(category: str, said: str, tongue: Tongue) -> bool:
@@ -251,7 +296,9 @@ def _wish(sentence: str, tongue: Tongue, known: _Rules) -> Trait | None:
 
 
 def _trait(rule: _Rule, match: re.Match[str], clause: str, start: int, known: _Rules) -> Trait:
-    is_beside = known.beside.search(clause) is not None
+    is_beside = known.beside.search(clause) is not None and not rule.slot.startswith(_COUNT)
+    # Who works at a bar on Saturdays may work elsewhere on other days.
+    is_beside = is_beside or (rule.slot in _WORK and known.partly.search(clause) is not None)
     return Trait(
         rule.category,
         _slot(rule.slot, match, known),
@@ -262,7 +309,14 @@ def _trait(rule: _Rule, match: re.Match[str], clause: str, start: int, known: _R
         "end" if rule.ends else "add" if is_beside else "set",
         known.now.search(clause) is not None,
         known.oneself.match(clause) is not None,
+        _place(match, known) if rule.slot == "occupation" else frozenset(),
     )
+
+
+def _place(match: re.Match[str], known: _Rules) -> frozenset[str]:
+    """Where somebody works by what is said of their work, as stems; nothing where no place is named."""
+    found = known.at.search(match.string, match.start("o"))
+    return _stems(match.string[found.end() :], known) if found else frozenset()
 
 
 def replaces(later: Trait, earlier: Trait) -> bool:
@@ -281,24 +335,35 @@ def replaces(later: Trait, earlier: Trait) -> bool:
             same = later.slot == earlier.slot and (not later.value or _agree(later.value, earlier.value))
             # "I'm a teacher at Hill School", and then "I left Hill School".
             held = later.category == earlier.category and earlier.is_own and bool(later.value)
+            if later.slot == _PARTNER:  # "I'm engaged to Tom", and then "Tom and I broke up"
+                held = earlier.slot == "marital" and bool(later.value)
             return same or (held and later.value <= earlier.said)
         if not later.value or not later.value <= earlier.said:
             return False
+        if later.category != "Change":
+            return later.category == earlier.category  # "I'm not allergic to cats" leaves the two cats
         if later.is_own and earlier.slot.startswith(
             _FRAME
         ):  # "Our database is MySQL", "we migrated from MySQL"
-            return (
-                earlier.slot.endswith(_NAMED) and {words.stem(word) for word in earlier.value} == later.value
-            )
+            return earlier.slot.endswith(_NAMED) and later.value <= set(map(words.stem, earlier.value))
         if later.is_own:
             return earlier.is_own and earlier.category != "Preference"
         return earlier.category == "Family" or earlier.slot.startswith(_FRAME)
-    if not later.slot or later.slot != earlier.slot or (later.slot.startswith(_FRAME) and not later.is_new):
+    if later.slot == "employer" and earlier.slot == "occupation" and later.is_new:
+        return bool(earlier.place) and not _agree(later.value, earlier.place)
+    if later.slot.startswith(_COUNT) and later.slot == earlier.slot and not later.is_new:
+        return _most(later.value) > _most(earlier.value)
+    if not later.slot or later.slot != earlier.slot or (_is_many(later.slot) and not later.is_new):
         return False
     # What was over and has begun again; what is over otherwise stays true beside what came after it.
     if earlier.how == "end":
         return not earlier.value or _agree(later.value, earlier.value)
     return not _agree(later.value, earlier.value)
+
+
+def _is_many(slot: str) -> bool:
+    """Whether what says no word of a change may stand beside another value: "Freund" is a friend, too."""
+    return slot.startswith(_FRAME) or slot == _PARTNER
 
 
 def _is_other_taste(later: Trait, earlier: Trait) -> bool:
@@ -321,6 +386,12 @@ def are_two_tastes(one: str, other: str) -> bool:
     return tastes and mine.value != theirs.value and mine.slot != theirs.slot
 
 
+def _most(value: frozenset[str]) -> int:
+    return max((int(one) for one in value if one.isdigit()), default=0)
+
+
+_COUNT = "count "
+_WORK, _PARTNER = frozenset({"employer", "occupation"}), "partner"
 _TASTES, _LIKED = frozenset({"taste", "prefer"}), frozenset({"like"})
 
 
@@ -331,7 +402,7 @@ def _agree(one: frozenset[str], other: frozenset[str]) -> bool:
 
 def told_of(fact: str) -> tuple[Trait, ...]:
     """`means` of a quoted fact: "Ana: I left Acme, I'm at Beta now."."""
-    said = fact.partition(": ")[2]
+    said = dates.undated(fact).partition(": ")[2]
     return means(said) if said else ()
 
 
@@ -340,7 +411,7 @@ def matter_of(fact: str) -> tuple[str, Trait] | None:
 
     None where the quote says more than that: another fact must not end what was told beside it.
     """
-    who, colon, said = fact.partition(": ")
+    who, colon, said = dates.undated(fact).partition(": ")
     trait = only_trait(said) if colon and said else None
     return (who.casefold(), trait) if trait is not None else None
 
@@ -392,7 +463,7 @@ def _framed(said: str) -> Trait | None:
     preposition: "my daughter is 6 years old" and "my daughter is ill" are two matters.
     """
     known = _rules_of(tongues.spoken_in(said))
-    plain = said.rstrip(" .!…。！")
+    plain = _replaced(said.rstrip(" .!…。！"), known.retold)
     match = known.frame.match(plain)
     is_own = known.oneself.pattern != "" and known.oneself.match(plain) is not None
     is_new = known.now.search(plain) is not None
@@ -404,12 +475,16 @@ def _framed(said: str) -> Trait | None:
     if match is None or known.beside.search(plain):
         return whole
     of, value = (known.now.sub(" ", match[name]).strip(" ,:") for name in ("k", "o"))
-    subject = " ".join(words.stem(w) for w in re.findall(r"[^\W_]+", of.casefold()) if w not in known.little)
+    named = (w for w in re.findall(r"[^\W_]+", of.casefold()) if w not in known.little | known.joints)
+    subject = " ".join(sorted(words.stem(w) for w in named))
     first, *rest = [*itertools.dropwhile(lambda w: w.casefold() in known.articles, value.split()), ""]
-    if any(map(str.isdigit, value)):
+    is_name = first[:1].isupper() and not known.month.match(first)
+    if known.day.search(value):
+        shape = _DAY
+    elif any(map(str.isdigit, value)) and not is_name:
         counted = (w for w in re.findall(r"[^\W\d]+", value) if len(w) > 2 and not w[0].isupper())
         shape = "# " + " ".join(sorted(words.stem(w) for w in counted))
-    elif first[:1].isupper():
+    elif is_name:
         shape = _NAMED
     else:
         shape = first.casefold() if any(rest) and len(first) <= _PREPOSITION else ""
@@ -421,7 +496,7 @@ def _framed(said: str) -> Trait | None:
 
 
 _PREPOSITION = 3
-_NAMED = "Name"
+_NAMED, _DAY = "Name", "day"
 
 
 def _starts(sentence: str, known: _Rules, first: int) -> Iterator[int]:
@@ -443,7 +518,21 @@ def _rules_of(tongue: Tongue) -> _Rules:
         slot, value, ends = rule.get("slot", ""), rule.get("value", ""), rule.get("ends", False)
         rules += [_Rule(rule["category"], slot, value, ends, compiled("^" + p)) for p in rule["patterns"]]
     found: dict[str, Any] = {"rules": tuple(rules), "has_blanks": tongue.has_blanks}
-    found |= {name: frozenset(str(table.get(name, "")).split()) for name in ("little", "articles")}
+    found |= {name: frozenset(str(table.get(name, "")).split()) for name in ("little", "articles", "joints")}
+    found |= {
+        name: tuple((compiled(was), put) for was, put in table.get(name, ()))
+        for name in ("resumed", "retold")
+    }
+    calendar = tongue.table("dates")
+    counted = [
+        (name, at) for key in ("numbers", "ordinals") for at, name in enumerate(calendar.get(key, ()), 1)
+    ]
+    found["numbers"] = {one: at for names, at in counted for one in names.split("/")}
+    found["month"] = compiled(rf"{tongues.choice('/'.join(calendar.get('months', ())).split('/'))}(?!\w)")
+    names = [n for n in "/".join(calendar.get("weekdays", ())).split("/") if len(n) > 1]
+    found["day"] = tongues.compiled([rf"{tongues.choice(names)}s?"] if names else [], tongue)
+    if "day" in table:
+        found["day"] = compiled(table["day"])
     otherwise = {"object_ends": "[,;]", "oneself": ""}
     for name in (field.name for field in fields(_Rules) if field.name not in found):
         found[name] = compiled(table.get(name, otherwise.get(name, "(?!)")))
@@ -476,6 +565,8 @@ def _value(rule: _Rule, match: re.Match[str], known: _Rules) -> frozenset[str]:
     if rule.value:
         return frozenset(rule.value.split())
     groups = match.groupdict()
+    if rule.slot.startswith(_COUNT):
+        return frozenset({str(known.numbers.get(groups.get("o", "").casefold(), groups.get("o")))})
     said = groups.get("o") or ""
     if rule.slot == "occupation" and groups.get("l"):
         said = f"{said} {groups['l']}"

@@ -10,6 +10,7 @@ The table `wishes` of each language lists classes of words; the code here puts t
 - A taste is a feeling of the speaker (`likes`, `dislikes`) with anything beside it to feel so about, not in the `past`.
 - A habit is what the speaker does now (`practice`) and what says of it that it `recurs` ("most evenings I read"), or
   what people do in their days (`daily`: "I bake").
+- What is `announced` of a third thing ("from now on the library closes at six") is no order.
 - What points at something before the speakers, or at a time ("this", "the second draft", "tomorrow"), is neither.
 """
 
@@ -25,7 +26,7 @@ from cairn.language.tongues import Tongue
 
 Feeling = Literal["like", "dislike"]
 _ASKED = ("?", "？", "؟")
-_FEW, _WHOLE, _CLAUSE = 2, 8, 5
+_FEW, _WHOLE, _CLAUSE, _SUBJECT = 2, 8, 5, 14
 _FILE = re.compile(
     r"\w\.(?:py|js|ts|tsx|md|txt|csv|json|ya?ml|toml|html?|css|java|c|cpp|h|rs|go|rb|php|sh|sql|pdf|docx?|xlsx?|png|jpe?g|ipynb)\b"
 )
@@ -72,6 +73,7 @@ class _Classes:
     here: re.Pattern[str]
     part: re.Pattern[str]
     stated: re.Pattern[str]
+    announced: re.Pattern[str]
     asks: re.Pattern[str]
     wonders: re.Pattern[str]
     demands: re.Pattern[str]
@@ -129,6 +131,15 @@ class _Classes:
         """What stands behind each break of a sentence, to its end: "please wrap up quickly, no intros" of "..., so please ..."."""
         return [sentence[found.end() :] for found in self.breaks.finditer(sentence)][:-1]
 
+    def tells(self, sentence: str) -> bool:
+        """Whether a sentence that opens like an order tells something, of its speaker or of a third thing."""
+        if self.stated.match(sentence):
+            return True
+        told = self.announced.match(sentence)
+        if told is None or self.things.search(sentence) or self.ways.search(sentence):
+            return False
+        return self.topics.search(sentence[: told.end() + _SUBJECT]) is None  # "the dates come first"
+
     def points(self, sentence: str) -> bool:
         """Whether something in a sentence is before the speakers, or bound to a time."""
         return any(pattern.search(sentence) for pattern in (self.here, self.part, _FILE))
@@ -142,7 +153,7 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
     (True, False)
     """
     known, sentence = _classes_of(tongue), sentence.lstrip("¿¡ ")
-    if known.stated.match(sentence) or known.wonders.match(sentence) or is_of_a_part(sentence, tongue):
+    if known.tells(sentence) or known.wonders.match(sentence) or is_of_a_part(sentence, tongue):
         return False
     if _is_titled(sentence, known):
         return False
@@ -341,7 +352,7 @@ def is_anothers(sentence: str, tongue: Tongue) -> bool:
 
 def is_stated(sentence: str, tongue: Tongue) -> bool:
     """Whether a sentence that opens like an order tells something: "from now on I work four days"."""
-    return _classes_of(tongue).stated.match(sentence) is not None
+    return _classes_of(tongue).tells(sentence)
 
 
 @functools.cache

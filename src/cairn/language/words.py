@@ -241,8 +241,7 @@ def _word(run: str) -> Iterable[str]:
             return (lower, *(stem(hump.lower()) for hump in humps))
         return (stem(lower),)
     folded = run.casefold()[:MAX_TOKEN]
-    bare = "".join(ch for ch in unicodedata.normalize("NFD", folded) if not unicodedata.combining(ch))
-    bare = unicodedata.normalize("NFC", bare)
+    bare = without_accents(folded)
     return (stem(folded),) if bare == folded or not bare else (stem(bare), folded)
 
 
@@ -251,6 +250,14 @@ def _pairs(run: str, *, singles: bool = False) -> list[str]:
     run = run.casefold()
     pairs = [run[i : i + 2] for i in range(len(run) - 1)]
     return [*run, *pairs] if singles or not pairs else pairs
+
+
+def without_accents(word: str) -> str:
+    """A word as it is written without accents; what is no word of letters stays as it is."""
+    if word.isascii() or is_unspaced(word[0]):
+        return word
+    bare = "".join(ch for ch in unicodedata.normalize("NFD", word) if not unicodedata.combining(ch))
+    return unicodedata.normalize("NFC", bare)
 
 
 def is_unspaced(letter: str) -> bool:

@@ -10,16 +10,18 @@ queue, lease, retries, records. A new strategy is one file, and one line in `eng
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Literal
 
-from cairn.types import CellEvent, Job, Scope, StrategyAsk
+from cairn.errors import NotFound
+from cairn.notes.kinds import KINDS, place_of
+from cairn.types import CellEvent, Entry, Job, Scope, StrategyAsk
 
 if TYPE_CHECKING:
     from cairn.governed.memories import Keeper
+    from cairn.notes.format import Note
     from cairn.notes.kinds import MemoryRoot
     from cairn.notes.notebook import Notebook
     from cairn.seams import Clock, Embedder, Journals, Locks, Writer
@@ -90,8 +92,25 @@ class Kit:
     keeper: Callable[[], Keeper | None] = field(default=lambda: None)
     cache: dict[str, Any] = field(default_factory=dict)
 
+    def entries(self, kind: str, scope: Scope, day: str) -> Sequence[Entry]:
+        """The entries of a kind of one owner's day; none where there is no such note."""
+        try:
+            return self.notebook.read(KINDS[kind].locator(scope, day)).entries
+        except NotFound:
+            return ()
 
-class Strategy(ABC):
+    def notes_of(self, kind: str, scope: Scope) -> Iterator[tuple[str, Note]]:
+        """Every note of a kind that an owner has, with its day, oldest first."""
+        for locator in self.notebook.storage.list(KINDS[kind].locator(scope, "2000-01-01").parent):
+            if (place := place_of(locator)) is not None:
+                try:
+                    note = self.notebook.read(locator)
+                except NotFound:
+                    continue
+                yield place.day, note
+
+
+class Strategy:
     """One way of thinking about what was said. Stateless: everything comes with the job and the kit."""
 
     name: str
@@ -101,6 +120,7 @@ class Strategy(ABC):
     agents_only: bool = False
     enabled: bool = True
     cron: str = ""
+    writes_daily: bool = True
 
     def asks(self, event: Event) -> Iterable[StrategyAsk]:
         """The inputs that `event` holds for this strategy, of those it `takes`.
@@ -141,10 +161,18 @@ class Strategy(ABC):
         """Of `asks`, the inputs whose outputs stand in the notes already."""
         return set()
 
-    @abstractmethod
     def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
-        """Work through `jobs` and answer for each, in any order.
+        """Work through `jobs` and answer for each, in any order; those of one note together, unless it is overridden.
 
         A job may come a second time after a crash, so outputs are written once by what they consume. An
         exception fails the whole batch; the engine then retries its jobs one by one.
         """
+        groups: dict[tuple[Scope, str], list[Job]] = {}
+        for job in jobs:
+            groups.setdefault((job.ask.scope, job.ask.day if self.writes_daily else ""), []).append(job)
+        for (scope, day), group in groups.items():
+            yield from self.run_group(scope, day, group, kit)
+
+    def run_group(self, scope: Scope, day: str, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
+        """Work through the jobs of one owner; of one day, where what is written stands in a day's note."""
+        raise NotImplementedError

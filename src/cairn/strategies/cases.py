@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -18,9 +18,9 @@ from cairn.errors import NotFound
 from cairn.language import sentences, tongues
 from cairn.notes.notebook import Draft
 from cairn.strategies import CaseEvent, Job, Kit, Outcome, Strategy, StrategyAsk, asking
-from cairn.strategies.facts import by_day, parents_of
+from cairn.strategies.facts import parents_of
 from cairn.talk.messages import inline_of
-from cairn.types import Message, ToolCall
+from cairn.types import Message, Scope, ToolCall
 
 CaseOutcome = Literal["success", "partial", "failure", "unknown"]
 MAX_STEPS = 30
@@ -95,12 +95,12 @@ def case_of(messages: Sequence[Message], agent: str, min_steps: int) -> Case | s
     ]
     if not asked:
         return "nobody asked for anything"
-    intent = _short(asked[-1].text, 300)
+    intent = short(asked[-1].text, 300)
     if len(re.findall(r"[^\W_]+", intent)) < 3:
         return f'too thin: "{intent}" is not a task'
     steps = tuple(_step(call, results.get(call.id, "")) for _, _, call in calls)
     said = [m for m in messages if m.sender_id == agent and m.role == "assistant" and m.text.strip()]
-    final = next((_short(m.text, 300) for m in reversed(said) if messages.index(m) >= first), "")
+    final = next((short(m.text, 300) for m in reversed(said) if messages.index(m) >= first), "")
     last = calls[-1][0]
     reaction = " ".join(m.text for m in messages[last:] if m.role == "user")
     outcome = _outcome(steps, final, reaction)
@@ -125,7 +125,7 @@ def _step(call: ToolCall, result: str) -> Step:
     lines = [row.strip() for row in result.splitlines() if row.strip()]
     trouble = next((row for row in lines if _says("trouble", row) and not _says("no_trouble", row)), "")
     shown = trouble or (lines[0] if lines else "")
-    return Step(call.name, _arguments(call.arguments), _short(shown, 120), bool(trouble))
+    return Step(call.name, _arguments(call.arguments), short(shown, 120), bool(trouble))
 
 
 def _arguments(raw: str) -> str:
@@ -133,13 +133,13 @@ def _arguments(raw: str) -> str:
     try:
         value: Any = from_json(raw) if raw.strip() else {}
     except ValueError:
-        return _short(raw, 120)
+        return short(raw, 120)
     if not isinstance(value, dict):
-        return _short(json.dumps(value, ensure_ascii=False), 120)
+        return short(json.dumps(value, ensure_ascii=False), 120)
     shown = []
     for key, item in value.items():
         text = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
-        shown.append(f"{key}={_short(text, 90)}")
+        shown.append(f"{key}={short(text, 90)}")
         if sum(map(len, shown)) > 160:
             break
     return ", ".join(shown)
@@ -184,7 +184,8 @@ def _quality(steps: Sequence[Step], outcome: CaseOutcome, insight: str, final: s
     )
 
 
-def _short(text: str, limit: int) -> str:
+def short(text: str, limit: int) -> str:
+    """One line of at most `limit` characters, cut at a word."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 3].rsplit(" ", 1)[0] + "..."
 
@@ -199,26 +200,25 @@ class ExtractAgentCase(Strategy):
         parents = parents_of("agent_case", asks, kit)
         return {ask.input for ask in asks if (ask.scope, ask.day, ask.cell_id) in parents}
 
-    def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
-        for (scope, day), group in by_day(jobs).items():
-            drafts: list[Draft] = []
-            wrote: list[Job] = []
-            for job in group:
-                try:
-                    cell = kit.cells.cell(job.ask)
-                except NotFound as gone:
-                    yield Outcome(job, "skipped", str(gone))
-                    continue
-                case = case_of(cell.messages, scope.owner, kit.options.min_steps)
-                if isinstance(case, str):
-                    yield Outcome(job, "skipped", case)
-                    continue
-                drafts.append(_draft(job.ask, _improved(case, cell.messages, kit), cell.messages, kit))
-                wrote.append(job)
-            written = kit.notebook.append("agent_case", scope, day, drafts, once_by=("parent_id",))
-            for job, entry in zip(wrote, written, strict=True):
-                event = CaseEvent(scope, entry.entry_id, day, job.ask.session_id)
-                yield Outcome(job, "wrote", "", (entry.entry_id,), (event,))
+    def run_group(self, scope: Scope, day: str, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
+        drafts: list[Draft] = []
+        wrote: list[Job] = []
+        for job in jobs:
+            try:
+                cell = kit.cells.cell(job.ask)
+            except NotFound as gone:
+                yield Outcome(job, "skipped", str(gone))
+                continue
+            case = case_of(cell.messages, scope.owner, kit.options.min_steps)
+            if isinstance(case, str):
+                yield Outcome(job, "skipped", case)
+                continue
+            drafts.append(_draft(job.ask, _improved(case, cell.messages, kit), cell.messages, kit))
+            wrote.append(job)
+        written = kit.notebook.append("agent_case", scope, day, drafts, once_by=("parent_id",))
+        for job, entry in zip(wrote, written, strict=True):
+            event = CaseEvent(scope, entry.entry_id, day, job.ask.session_id)
+            yield Outcome(job, "wrote", "", (entry.entry_id,), (event,))
 
 
 def _draft(ask: StrategyAsk, case: Case, said: Sequence[Message], kit: Kit) -> Draft:
@@ -263,15 +263,7 @@ def _improved(case: Case, messages: Sequence[Message], kit: Kit) -> Case:
     )
     lines = [f"{number}. {text}" for number, text in enumerate(steps, start=1)]
     approach = "\n".join([*lines, f"Final: {case.final}"] if case.final else lines)
-    return Case(
-        intent,
-        case.steps,
-        case.final,
-        outcome,
-        insight or case.key_insight,
-        quality,
-        case.message_ids,
-        case.timestamp,
-        case.duration_seconds,
-        approach,
+    insight = insight or case.key_insight
+    return replace(
+        case, task_intent=intent, outcome=outcome, key_insight=insight, quality=quality, approach=approach
     )

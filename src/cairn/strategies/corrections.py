@@ -31,7 +31,7 @@ from cairn.strategies import (
     profile,
     proposals,
 )
-from cairn.strategies.facts import KnownFacts, belongs, by_day, fact_draft, release, settle
+from cairn.strategies.facts import KnownFacts, belongs, fact_draft, release, settle
 from cairn.strategies.foresight import foresight_draft, foresights_of, mine
 from cairn.strategies.statements import Statement, statements_of
 from cairn.talk.lines import Followed, corrected_line, line_of
@@ -68,18 +68,17 @@ class FollowCorrections(Strategy):
         ask = super().ask(scope, consumed, event, entry_id)
         return replace(ask, input=f"{ask.input}/{uuid.uuid4().hex[:12]}")
 
-    def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
-        for (scope, day), group in by_day(jobs).items():
-            episodes = _episodes(scope, day, kit)
-            for job in group:
-                try:
-                    with kit.notebook.run("correction"):
-                        done = self._follow(job.ask, episodes, kit)
-                except NotFound as gone:
-                    yield Outcome(job, "skipped", str(gone))
-                    continue
-                why = "" if done else "nothing was corrected"
-                yield Outcome(job, "wrote" if done else "skipped", why, done)
+    def run_group(self, scope: Scope, day: str, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
+        episodes = _episodes(scope, day, kit)
+        for job in jobs:
+            try:
+                with kit.notebook.run("correction"):
+                    done = self._follow(job.ask, episodes, kit)
+            except NotFound as gone:
+                yield Outcome(job, "skipped", str(gone))
+                continue
+            why = "" if done else "nothing was corrected"
+            yield Outcome(job, "wrote" if done else "skipped", why, done)
 
     def _follow(self, ask: StrategyAsk, episodes: Mapping[str, Entry], kit: Kit) -> tuple[str, ...]:
         now, mine, cell = _looked(ask, episodes, kit)
@@ -168,10 +167,7 @@ def _exchange(
     old = [{_key(draft.sections): draft for draft in drafts} for drafts in before]
     new = {_key(draft.sections): draft for draft in after}
     locator = KINDS[kind].locator(ask.scope, ask.day)
-    try:
-        entries = kit.notebook.read(locator).entries
-    except NotFound:
-        entries = ()
+    entries = kit.entries(kind, ask.scope, ask.day)
     mine = {e.id: _key(e.sections) for e in entries if e.inline.get("parent_id") == parent}
     if old[0] and not mine:
         return  # its strategy has yet to run (and will read the corrected words), or is off

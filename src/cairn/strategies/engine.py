@@ -155,6 +155,7 @@ class Engine:
         self._last_look = float("inf")
         self._looked_around = self._pruned = time.monotonic()
         self._look_again = False
+        self._latest = ""  # the strategy that had its turn last
         self._one_at_a_time = threading.Lock()
 
     @property
@@ -281,12 +282,18 @@ class Engine:
                 self._turn_clocks()
                 now = self._now()
                 size = min(limit - ended, MODEL_BATCH if self._kit.writer else BATCH)
-                jobs = self.jobs.claim(names(), size, now=now, far=self._far(now))
+                jobs = self.jobs.claim(self._in_turn(names()), size, now=now, far=self._far(now))
                 if not jobs:
                     self._cells.let_go()
                     break
+                self._latest = jobs[0].ask.strategy
                 ended += self._run_batch(jobs)
         return ended
+
+    def _in_turn(self, names: Sequence[str]) -> Sequence[str]:
+        """The strategies, those behind the latest first: each of them finds what was read for the one before."""
+        after = names.index(self._latest) + 1 if self._latest in names else 0
+        return [*names[after:], *names[:after]]
 
     def _done_lately(self, spaces: Iterable[Space]) -> set[tuple[Space, str, str]]:
         """What any machine has finished, as far as this one has read the journal, and on from there."""
@@ -374,7 +381,7 @@ class Engine:
         for name in self._live.active():
             chosen = self._live.of(name)
             if chosen.cron:
-                row = self.jobs.schedule(name)
+                row = self.jobs.schedules().get(name)
                 if row is None or row[0] != chosen.cron or row[1] <= now:
                     return True
             if chosen.scan_interval_seconds and self._scan_due(name, chosen, now):
@@ -405,12 +412,13 @@ class Engine:
             self._looked_around = time.monotonic()
             if self._notebook.storage.turn("look for work", LOOK_AROUND_SECONDS):
                 self._discover(everything=False)
+        rows = self.jobs.schedules()
         for name in self._live.active():
             chosen = self._live.of(name)
             if chosen.cron:
-                self._turn_cron(name, chosen.cron, now)
-            elif (row := self.jobs.schedule(name)) is not None:
-                self.jobs.set_schedule(name, row[0], None, None)
+                self._turn_cron(name, chosen.cron, now, rows.get(name))
+            elif name in rows:
+                self.jobs.set_schedule(name, "", None, None)
             if chosen.scan_interval_seconds and self._scan_due(name, chosen, now):
                 self._scanned[name] = now
                 self._discover(only=name, everything=True)
@@ -418,11 +426,12 @@ class Engine:
             if gate.threshold > 1 or gate.cooldown_seconds:
                 self.jobs.open_gates(name, gate.threshold, gate.cooldown_seconds, now=now)
 
-    def _turn_cron(self, name: str, cron: str, now: float) -> None:
+    def _turn_cron(
+        self, name: str, cron: str, now: float, row: tuple[str, float, float | None] | None
+    ) -> None:
         local = datetime.fromtimestamp(now, UTC).astimezone(self._kit.zone)
         coming = Cron.parse(cron).next(local)
         assert coming is not None
-        row = self.jobs.schedule(name)
         if row is None or row[0] != cron:
             self.jobs.set_schedule(name, cron, coming.timestamp(), None)
         elif row[1] <= now:
@@ -513,11 +522,11 @@ class Engine:
 
     def list(self) -> builtins.list[StrategyStatus]:
         """Every strategy with its settings, counts and last run."""
-        counts = self.jobs.counts()
+        counts, rows = self.jobs.counts(), self.jobs.schedules()
         out = []
         for name, strategy in self._strategies.items():
             chosen = self._live.of(name)
-            row = self.jobs.schedule(name)
+            row = rows.get(name)
             last = [run for run in self.jobs.runs(strategy=name, limit=1) if run.finished_at]
             dead = self.jobs.runs(strategy=name, status="dead", limit=1)
             troubled = [run for run in self.jobs.runs(strategy=name, status="pending", limit=1) if run.reason]

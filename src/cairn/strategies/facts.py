@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 
 from cairn.errors import NotFound
 from cairn.language import words
-from cairn.language.near import NearSets
+from cairn.language.near import NearSets, particulars
 from cairn.language.traits import Trait, matter_of, replaces, told_of
 from cairn.notes.kinds import KINDS
-from cairn.notes.notebook import Draft
+from cairn.notes.notebook import Draft, Written
 from cairn.strategies import Job, Kit, Outcome, Strategy, StrategyAsk, asking
-from cairn.strategies.similarity import particulars
 from cairn.strategies.statements import Setting, Statement, normal
 from cairn.talk.messages import inline_of
 from cairn.types import Entry, Message, Scope
@@ -37,14 +36,6 @@ _SCHEMA = asking.listed(
 _OVER_SCHEMA = asking.listed("over", "earlier later", earlier=asking.TEXT, later=asking.TEXT)
 
 
-def by_day(jobs: Sequence[Job]) -> dict[tuple[Scope, str], list[Job]]:
-    """Jobs grouped by the note they write to."""
-    groups: dict[tuple[Scope, str], list[Job]] = {}
-    for job in jobs:
-        groups.setdefault((job.ask.scope, job.ask.day), []).append(job)
-    return groups
-
-
 class ExtractAtomicFacts(Strategy):
     name = "extract_atomic_facts"
     purpose = "single-sentence facts from an episode"
@@ -55,11 +46,7 @@ class ExtractAtomicFacts(Strategy):
         parents = parents_of("atomic_fact", asks, kit)
         return {ask.input for ask in asks if (ask.scope, ask.day, ask.entry_id) in parents}
 
-    def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
-        for (scope, day), group in by_day(jobs).items():
-            yield from self._run_day(scope, day, group, kit)
-
-    def _run_day(self, scope: Scope, day: str, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
+    def run_group(self, scope: Scope, day: str, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
         episodes = kit.cells.episodes(scope, day)
         known = KnownFacts.of(scope, kit)
         drafts: list[Draft] = []
@@ -92,19 +79,21 @@ class ExtractAtomicFacts(Strategy):
             raise
         settle(scope, kit, [w.entry_id for w in written] + [one for o in done for one in o.outputs])
         yield from done
-        at = 0
-        for job, count, why in answers:
-            ids = tuple(w.entry_id for w in written[at : at + count])
-            at += count
-            yield Outcome(job, "wrote" if ids else "skipped", why, ids)
+        yield from answered(answers, written)
 
     def _written_before(self, ask: StrategyAsk, kit: Kit) -> tuple[str, ...]:
         """The facts of this episode that stand in the note, after a crash between writing and recording."""
-        try:
-            note = kit.notebook.read(KINDS["atomic_fact"].locator(ask.scope, ask.day))
-        except NotFound:
-            return ()
-        return tuple(e.id for e in note.entries if e.inline.get("parent_id") == ask.entry_id)
+        entries = kit.entries("atomic_fact", ask.scope, ask.day)
+        return tuple(e.id for e in entries if e.inline.get("parent_id") == ask.entry_id)
+
+
+def answered(answers: Iterable[tuple[Job, int, str]], written: Sequence[Written]) -> Iterator[Outcome]:
+    """Each job's share of what was written, in their order: how many entries, or why there are none."""
+    at = 0
+    for job, count, why in answers:
+        ids = tuple(w.entry_id for w in written[at : at + count])
+        at += count
+        yield Outcome(job, "wrote" if ids else "skipped", why, ids)
 
 
 def settle(scope: Scope, kit: Kit, entry_ids: Sequence[str]) -> None:
@@ -218,14 +207,11 @@ def most_specific(found: Sequence[Statement], limit: int) -> Sequence[Statement]
 
 def parents_of(kind: str, asks: Sequence[StrategyAsk], kit: Kit) -> set[tuple[Scope, str, str]]:
     """(owner, day, parent id) of the entries of a kind in the notes that `asks` write to."""
-    found: set[tuple[Scope, str, str]] = set()
-    for scope, day in {(ask.scope, ask.day) for ask in asks}:
-        try:
-            note = kit.notebook.read(KINDS[kind].locator(scope, day))
-        except NotFound:
-            continue
-        found.update((scope, day, entry.inline.get("parent_id", "")) for entry in note.entries)
-    return found
+    return {
+        (scope, day, entry.inline.get("parent_id", ""))
+        for scope, day in {(ask.scope, ask.day) for ask in asks}
+        for entry in kit.entries(kind, scope, day)
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,12 +260,16 @@ class _Matter:
         return any(replaces(one, other.trait) for one in self.means)
 
 
+_Key = tuple[str, tuple[str, ...]]
+"""The form under which two facts are one and the same: the words, and the particulars among them."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Noted:
     """What one note said when it was read: its size and time then, its facts by their keys, and what they set or end."""
 
     stamp: tuple[int, float]
-    keys: frozenset[str]
+    keys: frozenset[_Key]
     matters: tuple[_Matter, ...]
 
 
@@ -293,8 +283,7 @@ class KnownFacts:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._notes: dict[str, _Noted] = {}
-        self._particulars: dict[str, tuple[str, ...]] = {}
-        self._near: NearSets[str] = NearSets()
+        self._near: NearSets[_Key] = NearSets()
 
     @classmethod
     def of(cls, scope: Scope, kit: Kit) -> KnownFacts:
@@ -331,9 +320,12 @@ class KnownFacts:
         self._drop(frozenset().union(*gone))
 
     def _noted(self, stamp: tuple[int, float], locator: Locator, entries: Sequence[Entry]) -> _Noted:
-        texts = [text for entry in entries if (text := entry.sections.get("Fact", ""))]
+        found = {_key(text): text for entry in entries if (text := entry.sections.get("Fact", ""))}
+        for key, text in found.items():
+            if key not in self._near:
+                self._near.put(key, words.word_set(text))
         matters = tuple(m for entry in entries if (m := _Matter.of(locator, entry)))
-        return _Noted(stamp, frozenset(map(self._put, texts)), matters)
+        return _Noted(stamp, frozenset(found), matters)
 
     def ended_by(self, fresh: AbstractSet[str]) -> list[tuple[_Matter, _Matter]]:
         """The facts that stand and are over since `fresh` came, each with the one that ended it."""
@@ -363,31 +355,20 @@ class KnownFacts:
             self._notes[locator.key] = replace(noted, keys=noted.keys - mine)
             self._drop(mine)
 
-    def _drop(self, keys: Iterable[str]) -> None:
+    def _drop(self, keys: Iterable[_Key]) -> None:
         """Forget those of `keys` that no note holds any more."""
         for key in keys:
             if not any(key in noted.keys for noted in self._notes.values()):
-                self._particulars.pop(key, None)
                 self._near.drop(key)
 
     def add(self, text: str) -> bool:
         """Take `text` in; False if it was known."""
-        own = particulars(text)
-        near = self._near.near(words.word_set(text), SAME)
-        if _key(text) in self._particulars or any(own == self._particulars[key] for key, _ in near):
+        key, said = _key(text), words.word_set(text)
+        if key in self._near or any(other[1] == key[1] for other, _ in self._near.near(said, SAME)):
             return False
-        self._put(text)
+        self._near.put(key, said)
         return True
 
-    def _put(self, text: str) -> str:
-        """Know `text`; its key."""
-        key = _key(text)
-        if key not in self._particulars:
-            self._particulars[key] = particulars(text)
-            self._near.put(key, words.word_set(text))
-        return key
 
-
-def _key(text: str) -> str:
-    """The form under which two facts are one and the same."""
-    return "\n".join((normal(text), *particulars(text)))
+def _key(text: str) -> _Key:
+    return normal(text), particulars(text)

@@ -14,7 +14,7 @@ from cairn.language.prose import Spoken
 from cairn.language.tongues import Tongue
 from cairn.notes.notebook import Draft
 from cairn.strategies import Job, Kit, Outcome, Strategy, StrategyAsk, asking
-from cairn.strategies.facts import by_day, parents_of
+from cairn.strategies.facts import answered, parents_of
 from cairn.strategies.phrases import Phrases, pattern_in, spoken
 from cairn.strategies.statements import MAX_CHARS, Setting, Told, is_binding, quote, stated_part, supports
 from cairn.talk.messages import inline_of
@@ -53,6 +53,7 @@ class _Plans:
     not_a_plan: re.Pattern[str]
     deadline: re.Pattern[str]
     opens_deadline: re.Pattern[str]
+    closes_deadline: re.Pattern[str]
     soon: re.Pattern[str]
     someone: re.Pattern[str]
     something: re.Pattern[str]
@@ -72,7 +73,7 @@ def foresights_of(messages: Sequence[Message], zone: tzinfo) -> list[Foresight]:
     for message in messages:
         if message.role != "user":
             continue
-        said = Told(message, zone)
+        said = Told(message, zone, messages)
         before: Spoken | None = None
         for one in said.said():
             ahead = _ahead(one, before, said, setting)
@@ -98,9 +99,12 @@ def _ahead(one: Spoken, before: Spoken | None, said: Told, setting: Setting) -> 
     coming = [m for m in named if m.end > today or (m.start == today and not m.is_absolute)]
     # A day that leaves two readings ("next Friday") makes a plan all the same; its window is then assumed.
     vague = [m for m in dates.mentions(text, said.at, lean=1) if m.end > today] if not named else []
+    # A time that is not understood ("in a few weeks") has no window, and none is made up for it.
+    is_unread = not named and not vague and dates.names_time(text)
     if (
         not text
         or (named and not coming)
+        or is_unread
         or not _is_plan(text, coming, today, plans, phrases, vague=bool(vague))
     ):
         return None
@@ -150,7 +154,7 @@ def _is_plan(
     is_near = any(m.start > today and (m.end - m.start).days < _FEW_DAYS for m in coming)
     if is_sure and (plans.commitment.search(text) or (is_near and phrases.is_claim(text))):
         return True
-    if not coming and not vague:
+    if not coming and not (vague and is_sure):
         return False
     if plans.intent.search(text) or (is_sure and plans.noted.match(text)):
         return True
@@ -182,8 +186,12 @@ def _window(
     """From when to when a plan matters: as stated, else a month from the day it was said (two weeks if "soon")."""
     if coming:
         mention = coming[0]
-        lead = text[: max(0, mention.begin - begin)]
-        is_deadline = plans.deadline.search(lead) or plans.opens_deadline.match(mention.words)
+        lead, behind = text[: max(0, mention.begin - begin)], text[max(0, mention.stop - begin) :]
+        is_deadline = (
+            plans.deadline.search(lead)
+            or plans.opens_deadline.match(mention.words)
+            or plans.closes_deadline.match(behind)
+        )
         return (today if is_deadline else max(mention.start, today)), max(m.end for m in coming), True
     days = SOON_DAYS if plans.soon.search(text) else ASSUMED_DAYS
     return today, today + timedelta(days=days), False
@@ -199,11 +207,7 @@ class ExtractForesight(Strategy):
         parents = parents_of("foresight", asks, kit)
         return {ask.input for ask in asks if (ask.scope, ask.day, ask.cell_id) in parents}
 
-    def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
-        for (scope, day), group in by_day(jobs).items():
-            yield from self._run_day(scope, day, group, kit)
-
-    def _run_day(self, scope: Scope, day: str, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
+    def run_group(self, scope: Scope, day: str, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
         drafts: list[Draft] = []
         answers: list[tuple[Job, int, str]] = []
         for job in jobs:
@@ -215,11 +219,7 @@ class ExtractForesight(Strategy):
             drafts += [foresight_draft(job.ask, ahead, kit.redact) for ahead in found]
             answers.append((job, len(found), "" if found else "nothing lies ahead in it"))
         written = kit.notebook.append("foresight", scope, day, drafts, once_by=("parent_id",))
-        at = 0
-        for job, count, why in answers:
-            ids = tuple(w.entry_id for w in written[at : at + count])
-            at += count
-            yield Outcome(job, "wrote" if ids else "skipped", why, ids)
+        yield from answered(answers, written)
 
 
 def foresight_draft(ask: StrategyAsk, ahead: Foresight, redact: Callable[[str], str]) -> Draft:

@@ -235,7 +235,9 @@ class LiveOptions:
             self._good, self._unknown = parse(text, self.defaults)
             self._error = None
         except Misconfigured as error:
-            self._error = Misconfigured(f"{error} The settings before this edit stay.", **error.facts)
+            self._error = Misconfigured(
+                f"{error} The settings before this edit stay until it is corrected.", **error.facts
+            )
 
 
 # ---------------------------------------------------------------- cron

@@ -21,6 +21,7 @@ _CAPITAL = re.compile(r"(?<=[\w,;] )[A-ZÀ-ÞА-Я][\w’'-]+")
 _MARKED = re.compile(
     r"([一-龯々]+|[ァ-ヶー]{2,}|[A-Za-z\d]+[年月日歳人]?|子ども|うち)(?=[がはをにでともへの]|から|まで|して(?:い)?(?:ます|る))"
 )
+_OPENING = re.compile(r"^|[,;，、；] ?")
 _LATIN = re.compile(r"[A-Za-z\d]")
 # What somebody else said, word for word: He wrote: "I always ...".
 _SPEECH = re.compile(r"[,:：，] ?[\"“„«「『]([^\"”“»」』]{4,})")
@@ -42,7 +43,8 @@ class Phrases:
         self.third = re.compile(str(table.get("third", "(?!)")))
         calendar = tongue.table("dates")
         days = (*calendar.get("weekdays", ()), *calendar.get("months", ()), *calendar.get("fixed", {}))
-        self.dated = tongues.compiled([tongues.choice("/".join(days).split("/"))] if days else [], tongue)
+        named = rf"{tongues.choice('/'.join(days).split('/'))}s?"
+        self.dated = tongues.compiled([named] if days else [], tongue)
         self.least = int(table.get("least", 4))
         self.not_names = frozenset(str(tongue.table("names").get("not_names", "")).split())
 
@@ -83,6 +85,9 @@ class Phrases:
     binding: re.Pattern[str]
     omitted: re.Pattern[str]
     unreal: re.Pattern[str]
+    playing: re.Pattern[str]
+    worth: re.Pattern[str]
+    ruling: re.Pattern[str]
     joking: re.Pattern[str]
     leaning: re.Pattern[str]
     stop: frozenset[str]
@@ -140,6 +145,10 @@ class Phrases:
         quoted = _SPEECH.search(text)
         return bool(self.unreal.search(text) or (quoted and self.first.search(quoted[1])))
 
+    def own_clause(self, text: str) -> re.Match[str] | None:
+        """Where a clause of a sentence opens with its speaker: "..., I'd never cook again"."""
+        return next(filter(None, (self.first.match(text, at.end()) for at in _OPENING.finditer(text))), None)
+
     def is_claim(self, text: str) -> bool:
         """Whether a sentence says something that may be worth knowing later."""
         if self.is_question(text) or self.small_talk.search(text) or self.hedged.search(text):
@@ -171,6 +180,8 @@ class Phrases:
         own = bool(self.first.search(text) or self.we.search(text))
         named = bool(_NUMBER.search(text) or _CAPITAL.search(text))
         said = len(words.word_set(text))
+        if said > self.least and self.dated.search(text):
+            return True
         return (said >= self.least and (own or named)) or (said == self.least - 1 and own and named)
 
     def _names_something(self, text: str) -> bool:

@@ -17,11 +17,11 @@ from typing import Any
 
 from cairn.errors import NotFound
 from cairn.language import traits, words
+from cairn.language.near import particulars
 from cairn.notes import frontmatter
 from cairn.notes.format import Note, parse_note
 from cairn.notes.kinds import KINDS
 from cairn.strategies import Job, Kit, Outcome, Strategy, StrategyAsk, asking
-from cairn.strategies.similarity import particulars
 from cairn.strategies.statements import Statement, quote
 from cairn.types import Scope
 
@@ -252,15 +252,9 @@ class ExtractUserProfile(Strategy):
     purpose = "what a person said about themself, in one page"
     trigger = "cell"
     takes = frozenset({"episode"})
+    writes_daily = False
 
-    def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
-        owners: dict[Scope, list[Job]] = {}
-        for job in jobs:
-            owners.setdefault(job.ask.scope, []).append(job)
-        for scope, group in owners.items():
-            yield from self._run_owner(scope, group, kit)
-
-    def _run_owner(self, scope: Scope, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
+    def run_group(self, scope: Scope, day: str, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:  # noqa: ARG002 -- of all days
         claims: list[Claim] = []
         outcomes = []
         name = scope.owner
@@ -360,13 +354,7 @@ def _written(
     body = with_block(note.body, block)
     if not note.head.fenced:
         return KINDS["profile"].document(scope, fields, body)
-    head = frontmatter.with_values(note.text[note.head.start : note.head.end], fields)
-    return (
-        note.text[: note.head.start]
-        + head
-        + note.text[note.head.end : len(note.text) - len(note.body)]
-        + body
-    )
+    return frontmatter.in_head(note.text[: note.head.body], fields, note.head) + body
 
 
 def _found(ask: StrategyAsk, statements: Sequence[Statement], kit: Kit) -> list[Claim]:

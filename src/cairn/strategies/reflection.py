@@ -18,15 +18,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cairn.canonical import objects_in
-from cairn.errors import NotFound
 from cairn.language import dates, tongues, words
+from cairn.language.near import particulars
 from cairn.language.traits import Trait, matter_of, replaces
 from cairn.notes.format import list_items
 from cairn.notes.kinds import KINDS, place_of
 from cairn.notes.notebook import Draft
 from cairn.seams import Locator
 from cairn.strategies import Job, Kit, Outcome, Schedule, Strategy, StrategyAsk, asking
-from cairn.strategies.similarity import measured, particulars
+from cairn.strategies.similarity import measured
 from cairn.talk.messages import union_of
 from cairn.types import Entry, Scope
 
@@ -123,20 +123,13 @@ def reflect(scope: Scope, kit: Kit, *, run: str) -> list[str]:
 def episodes_of(scope: Scope, kit: Kit, *, every: bool = False) -> list[Episode]:
     """The episodes of an owner that stand for themselves: not narratives and, unless `every`, not deprecated."""
     found = []
-    for locator in kit.notebook.storage.list(KINDS["episode"].locator(scope, "2000-01-01").parent):
-        place = place_of(locator)
-        if place is None:
-            continue
-        try:
-            note = kit.notebook.read(locator)
-        except NotFound:
-            continue
+    for day, note in kit.notes_of("episode", scope):
         gone = note.frontmatter.get("deprecated_entries")
         for entry in note.entries:
             is_gone = isinstance(gone, dict) and entry.id in gone and not every
             if is_gone or entry.inline.get("parent_type") == "cluster":
                 continue
-            found.append(Episode(entry, place.day, _time(entry, place.day)))
+            found.append(Episode(entry, day, _time(entry, day)))
     return sorted(found, key=lambda e: (e.at, e.entry.id))
 
 
@@ -175,11 +168,7 @@ def facts_of(scope: Scope, members: Sequence[Episode], kit: Kit) -> list[Fact]:
     parents = {m.entry.id for m in members}
     found = []
     for day in sorted({m.day for m in members}):
-        try:
-            note = kit.notebook.read(KINDS["atomic_fact"].locator(scope, day))
-        except NotFound:
-            continue
-        for entry in note.entries:
+        for entry in kit.entries("atomic_fact", scope, day):
             parent = entry.inline.get("parent_id", "")
             if parent in parents:
                 text = " ".join(entry.sections.get("Fact", "").split())

@@ -1,10 +1,7 @@
-"""How alike texts are: by vectors where an embedder can be had, by shared word stems otherwise; and what no
-likeness of the other words makes up for.
-"""
+"""How alike texts are: by vectors where an embedder can be had, by shared word stems otherwise."""
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -15,50 +12,6 @@ from cairn.language import tongues, words
 
 if TYPE_CHECKING:
     from cairn.strategies import Kit
-
-_QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|«([^»]+)»|`([^`]+)`|‘([^’]+)’|(?<!\w)'([^']+)'(?!\w)")
-_OUTER_START, _OUTER_END = "([{<\"'“‘«`*", ")]}>\"'”’»`*.,;:!?…"
-_POSSESSIVE = re.compile(r"['’]s?$")
-_IDENTIFIER = re.compile(r"\d|[+#]$|[@/\\=]|\w[._:-]+\w|[^\W\d_][A-Z]|[a-z][A-Z]|n['’]t$")
-
-
-@functools.cache
-def _telling() -> frozenset[str]:
-    """Days, months, numbers as words and denials of every language: what no likeness of the rest makes up for."""
-    found: set[str] = set()
-    for tongue in tongues.known().values():
-        calendar = tongue.table("dates")
-        found.update(str(tongue.table("talk").get("particular", "")).split())
-        found.update(said.split("/")[0] for name in ("weekdays", "months") for said in calendar.get(name, ()))
-    return frozenset(found)
-
-
-def particulars(text: str) -> tuple[str, ...]:
-    """What tells two statements apart however alike the rest is, and so must be equal for one to stand for both.
-
-    Every word with a capital and the first word of all, numbers (as words, too), dates, identifiers and file names,
-    quoted words, and denials, in their order: who gave what to whom is told by it. A capital is enough: "You" and
-    "An" are people's names, and "He" is another than "She". In a script without capitals any word may be a name, so
-    there all of them count. Rather too much than too little: what is kept twice does less harm than what is lost.
-    """
-    found = [" ".join(next(filter(None, quoted)).split()) for quoted in _QUOTED.findall(text)]
-    first, telling = True, _telling()
-    for token in text.split():
-        bare = _POSSESSIVE.sub("", token.lstrip(_OUTER_START).rstrip(_OUTER_END))
-        if not any(map(str.isalnum, bare)):
-            continue
-        lower = bare.casefold()
-        if _IDENTIFIER.search(bare):
-            found.append(bare)
-        elif (
-            lower in telling
-            or first
-            or bare[0].isupper()
-            or any(letter.isalpha() and letter.lower() == letter.upper() for letter in bare)
-        ):
-            found.append(lower)
-        first = False
-    return tuple(found)
 
 
 def measured(texts: Sequence[str], kit: Kit) -> Callable[[int, int], float]:

@@ -22,16 +22,17 @@ from typing import Any
 
 from cairn.canonical import objects_in
 from cairn.errors import Invalid, NotFound
+from cairn.governed import procedures
 from cairn.language import tongues
 from cairn.notes import frontmatter
 from cairn.notes.format import Note, list_items, parse_note
 from cairn.notes.kinds import KINDS, place_of
 from cairn.strategies import CaseEvent, Job, Kit, Outcome, Strategy, StrategyAsk, asking
+from cairn.strategies.cases import short
 from cairn.strategies.similarity import measured
 from cairn.types import CellEvent, Entry, Scope
 
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-FIRST_CONFIDENCE = 0.55
 FULLY_GROWN_SESSIONS = 4
 COVERED_BY_A_PERSON = 0.72
 _MEMBERS_COMPARED = 5
@@ -69,6 +70,7 @@ class ExtractAgentSkill(Strategy):
     purpose = "similar cases grouped into a reusable skill"
     trigger = "case"
     takes = frozenset({"case"})
+    writes_daily = False
 
     def discover(self, events: Sequence[CellEvent], kit: Kit) -> Iterable[StrategyAsk]:  # noqa: ARG002 -- cases come from notes
         return case_asks(self, kit)
@@ -79,12 +81,8 @@ class ExtractAgentSkill(Strategy):
             used.update((scope, case_id) for skill in skills_of(scope, kit) for case_id in skill.case_ids)
         return {ask.input for ask in asks if (ask.scope, ask.entry_id) in used}
 
-    def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
-        agents: dict[Scope, list[Job]] = {}
-        for job in jobs:
-            agents.setdefault(job.ask.scope, []).append(job)
-        for scope, group in agents.items():
-            yield from _learn(scope, group, kit)
+    def run_group(self, scope: Scope, day: str, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:  # noqa: ARG002 -- of all days
+        return _learn(scope, jobs, kit)
 
 
 def case_asks(strategy: Strategy, kit: Kit) -> Iterator[StrategyAsk]:
@@ -170,14 +168,7 @@ def _answer(
 def cases_of(scope: Scope, kit: Kit) -> dict[str, KnownCase]:
     """Every case of an agent, oldest first."""
     found: dict[str, KnownCase] = {}
-    folder = KINDS["agent_case"].locator(scope, "2000-01-01").parent
-    for locator in kit.notebook.storage.list(folder):
-        if place_of(locator) is None:
-            continue
-        try:
-            note = kit.notebook.read(locator)
-        except NotFound:
-            continue
+    for _, note in kit.notes_of("agent_case", scope):
         gone = note.frontmatter.get("deprecated_entries") or {}
         for entry in note.entries:
             if entry.id not in gone:
@@ -281,8 +272,7 @@ def _write(scope: Scope, name: str, cases: Sequence[KnownCase], ids: Sequence[st
         new_body = body
         if hashlib.sha256(old.body.encode()).hexdigest() not in {s for s, _ in ours} | {sha}:
             new_body, kept = old.body, "edited by hand: its body was kept as it is"
-        new_head = frontmatter.with_values(text[old.head.start : old.head.end], fields)
-        return text[: old.head.start] + new_head + text[old.head.end : len(text) - len(old.body)] + new_body
+        return frontmatter.in_head(text[: old.head.body], fields, old.head) + new_body
 
     kit.notebook.rewrite(KINDS["agent_skill"].locator(scope, name), edit)
     return kept
@@ -300,12 +290,10 @@ def _recorded(scope: Scope, name: str, kit: Kit) -> set[tuple[str, str]]:
 
 def confidence_of(cases: Sequence[KnownCase]) -> float:
     """How far to trust a skill: a success closes 15 % of the gap to certainty, a failure costs 30 %."""
-    value = FIRST_CONFIDENCE
+    value = procedures.FIRST_CONFIDENCE
     for case in cases:
-        if case.outcome == "success":
-            value = min(value + 0.15 * (1 - value), 0.99)
-        elif case.outcome == "failure":
-            value = max(value * 0.7, 0.01)
+        if case.outcome in {"success", "failure"}:
+            value = procedures.after_use(value, success=case.outcome == "success")
     return round(value, 4)
 
 
@@ -318,7 +306,7 @@ def _composed(cases: Sequence[KnownCase], kit: Kit) -> tuple[str, str]:
     """(description, body) of a skill made of `cases`."""
     best = max(cases, key=lambda c: (c.outcome == "success", c.quality, c.id))
     signals = _signals(cases)
-    description = f"Handles tasks like: {_short(best.intent, 300)} Use when a task is about {', '.join(signals[:6]) or 'the same thing'}."
+    description = f"Handles tasks like: {short(best.intent, 300)} Use when a task is about {', '.join(signals[:6]) or 'the same thing'}."
     steps = _steps(best)
     pitfalls = _pitfalls(cases, best)
     answer = asking.ask(kit, "skill", "\n\n".join(_shown(c) for c in cases[-10:]), _SCHEMA)
@@ -345,7 +333,7 @@ def _composed(cases: Sequence[KnownCase], kit: Kit) -> tuple[str, str]:
         f"Tasks about {', '.join(signals[:8]) or 'the same thing'}, for example:",
         "",
     ]
-    parts += [f"- {_short(c.intent, 200)}" for c in cases[-3:]]
+    parts += [f"- {short(c.intent, 200)}" for c in cases[-3:]]
     parts += ["", "## Steps", "", *[f"{n}. {step}" for n, step in enumerate(steps, start=1)]]
     if insights:
         parts += ["", "## What to know", "", *[f"- {i}" for i in insights]]
@@ -354,7 +342,7 @@ def _composed(cases: Sequence[KnownCase], kit: Kit) -> tuple[str, str]:
     parts += ["", "## Context", "", f"Learned from {len(cases)} cases, {won} of them successful."]
     if tools:
         parts.append(f"Tools used: {', '.join(tools[:12])}.")
-    return _short(description, 1000), "\n".join(parts) + "\n"
+    return short(description, 1000), "\n".join(parts) + "\n"
 
 
 def _shown(case: KnownCase) -> str:
@@ -368,14 +356,14 @@ def _steps(case: KnownCase) -> list[str]:
         match = re.match(r"^\d+\. (.+)$", row.strip())
         if match and (not found or found[-1] != match.group(1)):
             found.append(match.group(1))
-    return found[:40] or [_short(case.approach, 300) or "No steps were recorded."]
+    return found[:40] or [short(case.approach, 300) or "No steps were recorded."]
 
 
 def _pitfalls(cases: Sequence[KnownCase], best: KnownCase) -> list[str]:
     found = []
     for case in cases:
         if case.outcome in {"failure", "partial"} and case.id != best.id:
-            found.append(f"{_short(case.intent, 120)} ended as {case.outcome}: {_short(case.insight, 200)}")
+            found.append(f"{short(case.intent, 120)} ended as {case.outcome}: {short(case.insight, 200)}")
     return list(dict.fromkeys(found))[-5:]
 
 
@@ -401,11 +389,6 @@ def _name_of(cases: Sequence[KnownCase], taken: set[str]) -> str:
     while name in taken:
         name, number = f"{base}-{number}", number + 1
     return name
-
-
-def _short(text: str, limit: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 3].rsplit(" ", 1)[0] + "..."
 
 
 # -- leaving

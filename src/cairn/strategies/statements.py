@@ -102,8 +102,9 @@ class Setting:
 class Told:
     """One message with the days its words mean, resolved once for everything that is made of it."""
 
-    def __init__(self, message: Message, zone: tzinfo) -> None:
+    def __init__(self, message: Message, zone: tzinfo, talk: Sequence[Message] = ()) -> None:
         self.message = message
+        self._talk = talk
         self.at = datetime.fromtimestamp(message.timestamp / 1000, UTC).astimezone(zone)
         # Blanks for what is attached, and for a transcriber's {laugh}: every place in the text stays where it is.
         self.text = _BLANKED.sub(lambda found: " " * len(found.group()), message.text)
@@ -113,7 +114,8 @@ class Told:
     def mentions(self) -> list[dates.TimeMention]:
         """The times named in the message, in order."""
         if self._mentions is None:
-            self._mentions = dates.mentions(self.text, self.at)
+            around = (message.text for message in self._talk)
+            self._mentions = dates.settled(dates.mentions(self.text, self.at), around)
         return self._mentions
 
     def quoted(self, begin: int, stop: int) -> str:
@@ -145,7 +147,7 @@ def statements_of(
             continue
         pause()
         asker = message.sender_id if message.role == "user" else asker
-        told = Told(message, zone)
+        told = Told(message, zone, messages)
         said = list(told.said())
         if said and _is_withdrawal(said[0].text):
             found = [one for one in found if one.message_ids != (latest.get(message.sender_id),)]
@@ -193,6 +195,8 @@ def _peoples(
         if any(begin < one.begin < stop for begin, stop in handed):
             continue  # the second sentence of a text that is to be translated
         phrases = spoken(one.text)
+        if phrases.playing.search(one.text):
+            break  # what follows is said by somebody they play
         is_reply = one is said[0] and bool(asked_by) and asked_by != told.message.sender_id
         if is_reply and (answered or _is_bare_answer(phrases.bared(one.text, others), phrases)):
             before = one
@@ -230,7 +234,8 @@ def _kept(
     stated = 0 if is_unreal else stated_part(core, phrases)
     told = 0
     if 0 < stated < MAX_CHARS and _is_worth(core[:stated], phrases, setting):
-        if not phrases.leans(core[:stated]):
+        is_rule = setting.has_agent and phrases.ruling.search(core[:stated])
+        if is_rule or not phrases.leans(core[:stated]):
             told = stated
             yield begin, begin + stated, False
         elif before is not None and one.follows and supports(before, phrases, others):
@@ -238,8 +243,9 @@ def _kept(
             yield before.stop - len(phrases.bared(before.text, others)), begin + stated, True
     asked = traits.asked_for(core)
     for trait in _told(core, phrases, setting):
-        # "If the build were red, never merge it" is an order all the same.
-        if trait.begin >= told and (not is_unreal or trait.category == traits.INSTRUCTION):
+        # "If the build were red, never merge it" is an order all the same, "were I rich, I'd never cook" is none.
+        is_order = trait.category == traits.INSTRUCTION and phrases.own_clause(core) is None
+        if trait.begin >= told and (not is_unreal or is_order):
             # "Remember that ..." stays with what is to be remembered.
             yield begin + (0 if trait.begin == asked else trait.begin), begin + trait.stop, False
 
@@ -267,7 +273,10 @@ def _is_worth(text: str, phrases: Phrases, setting: Setting) -> bool:
     if phrases.small_talk.search(text) or phrases.second.search(text):
         return False
     is_plain = phrases.selves.match(text.rstrip(" .!…。！")) and not phrases.is_question(text)
-    if is_plain or any(_told(text, phrases, setting)):
+    is_rule = setting.has_agent and phrases.ruling.search(text)
+    if is_plain or is_rule or phrases.worth.search(text) or any(_told(text, phrases, setting)):
+        return True
+    if _is_of_late(text, phrases):
         return True
     if not phrases.is_claim(text):
         return False
@@ -281,6 +290,17 @@ def _is_worth(text: str, phrases: Phrases, setting: Setting) -> bool:
     own = own or phrases.dated.search(text)
     lived = phrases.first.search(text) and phrases.life.search(text)
     return bool((_SPECIFIC.search(text) and own) or lived) and not framed
+
+
+def _is_of_late(text: str, phrases: Phrases) -> bool:
+    """Whether its speaker tells what they did, and when: "I handed in my thesis ten days ago"."""
+    if not phrases.first.search(text) and not phrases.we.search(text):
+        return False
+    is_task = phrases.frames.match(text) or phrases.tasks.match(text)
+    if is_task or phrases.is_question(text) or phrases.hedged.search(text) or not dates.looks_back(text):
+        return False
+    plain = dates.without_lately(text)
+    return plain != text and phrases.possessive.search(plain) is not None
 
 
 def _told(text: str, phrases: Phrases, setting: Setting) -> Iterator[traits.Trait]:
