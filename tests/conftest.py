@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from cairn.engines import quiet
+from tests.project_kit import open_at, ready_repo
+from tests.world import World
 
 # Tests that load the model themselves are processes of ours, too.
 quiet.hush()
@@ -34,3 +36,21 @@ def _levels_of_logs():
     root.handlers[:] = [one for one in root.handlers if one in kept[1]]
     for name in [one for one in root.manager.loggerDict if one.partition(".")[0] in {"cairn", "uvicorn"}]:
         logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def world(tmp_path):
+    """A root that is opened part by part, on real engines."""
+    return World(tmp_path)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A repository with a project memory."""
+    return ready_repo(tmp_path / "repo")
+
+
+@pytest.fixture
+def project(tree):
+    """The memory of that repository."""
+    return open_at(tree)

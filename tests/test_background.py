@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cairn
 from cairn.background import CHORES, WORKERS
 
 LOOK = """
@@ -34,3 +35,15 @@ def test_every_thread_of_an_open_memory_stands_in_the_table(tmp_path: Path) -> N
     declared = {f"cairn-{one.name}" for one in WORKERS}
     assert declared - {"cairn-recover"} <= ours <= declared
     assert len({task.name for task in CHORES}) == len(CHORES)
+
+
+def test_a_root_has_the_chores_that_can_find_something_in_it(tmp_path: Path) -> None:
+    """What only other machines or sync programs give cause for is no chore of a folder that one machine uses."""
+    found = {}
+    for backend in ("device-local", "vault"):
+        settings = {"storage__backend": backend, "embedding__provider": "none"}
+        with cairn.open_blocking(tmp_path / backend, background=False, **settings) as memory:
+            found[backend] = [task.name for task in CHORES if task.is_for(memory.parts)]
+    beside = {"follow tokens", "forget what others forgot"}
+    assert {task.name for task in CHORES} - {*found["vault"]} == beside
+    assert {*found["vault"]} - {*found["device-local"]} == {"merge conflict copies"}

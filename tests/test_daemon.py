@@ -289,6 +289,76 @@ def test_what_nobody_waits_for_waits_for_calls_and_the_index_but_not_for_ever(mo
     assert traffic.is_busy(LONG) and not traffic.is_busy()
 
 
+def test_what_a_call_leaves_to_others_begins_when_it_is_over():
+    """Once, however often it was asked for, and not before the outermost call ends; where no call is served, at once."""
+    traffic, told = Traffic(), []
+
+    def wake() -> None:
+        told.append(traffic.is_busy())
+
+    with traffic:
+        with traffic:
+            traffic.afterwards(wake)
+            traffic.afterwards(wake)
+        assert told == []
+        other = threading.Thread(target=traffic.afterwards, args=(wake,))
+        other.start()
+        other.join(LONG)
+        assert told == [True], "another thread serves no call"
+    assert told == [True, False]
+    traffic.afterwards(wake)
+    assert told == [True, False, False]
+
+
+def test_a_note_wakes_the_index_when_its_call_is_over_and_a_question_at_once(live, monkeypatch):
+    """Beside the index each last step of the call would wait for the interpreter; who asks does not wait for the call."""
+    monkeypatch.setattr("cairn.daemon.POLL_SECONDS", LONG)
+
+    class Told(Traffic):
+        def afterwards(self, act):
+            left.append(act)
+            super().afterwards(act)
+
+    left, traffic = [], Told()
+    world, daemon = live(traffic=traffic, watch=None, scan_seconds=3600)
+    until(lambda: daemon.health()["indexing"])
+    with traffic:
+        entry = world.episode("written within a call")
+        assert len(left) == 1
+    until(lambda: world.state.counts().pending == 0)
+    assert world.hits("written") == [entry]
+    with traffic:
+        world.episode("asked for within a call")
+        world.indexer.on_wanted(False)
+        until(lambda: world.state.counts().pending == 0)
+
+
+def test_a_scan_lets_calls_go_first(live, monkeypatch):
+    """A folder that a call has made is looked at when nobody is served: what the scan finds would be indexed beside the call."""
+    order: list[str] = []
+
+    class Told(Traffic):
+        def give_way(self, *args, **more):
+            if threading.current_thread().name == "cairn-index":
+                order.append("way")
+            return super().give_way(*args, **more)
+
+    scan = Indexer.scan_in_turn
+    monkeypatch.setattr(
+        Indexer, "scan_in_turn", lambda *args, **more: order.append("scan") or scan(*args, **more)
+    )
+    live(traffic=Told(), scan_seconds=0.05)
+    until(lambda: order.count("scan") > 2)
+    assert order[:4] == ["way", "scan", "way", "scan"]
+
+
+def test_whoever_asks_goes_before_a_scan_that_waits_for_calls():
+    """Rows that somebody asks for are not held up by a scan behind calls that never cease."""
+    traffic = Traffic()
+    with traffic:
+        assert traffic.give_way(longest=LONG, unless=lambda: True)
+
+
 def test_pieces_of_work_have_their_turn_one_after_another(live):
     """However much one kind of work has to do, the others come in between; one that waits outside holds up nobody."""
     done: list[str] = []

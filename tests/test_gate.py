@@ -186,6 +186,29 @@ def test_words_for_whatever_is_meant_do_not_count_as_asked(tmp_path):
     world.close()
 
 
+@pytest.mark.parametrize(
+    ("note", "query", "plain"),
+    [
+        (
+            "Die Hecke schneidet Herr Moll.",
+            "Wer übernimmt künftig die Hecke?",
+            "Wer ubernimmt kunftig die Hecke?",
+        ),
+        ("妈妈在协和医院做手术。", "妈妈医院开刀", "妈妈 医院 开刀"),
+        ("Nous partons samedi en Bretagne.", "Où partons-nous ce samedi ?", "Où partons nous ce samedi ?"),
+    ],
+)
+def test_each_word_of_a_question_counts_once(tmp_path, note, query, plain):
+    """Not once more for its accents, for the hyphen in it, or for the end of one Chinese word beside the next one's beginning."""
+    world = SearchWorld(tmp_path)
+    world.say("s1", [("alice", note)])
+    world.say("s2", [("alice", "Mimi: 42.")], day="2026-05-02")
+    as_said, as_plain = (world.ask(one, evidence=1, method="keyword").evidence[0] for one in (query, plain))
+    assert as_said.text == as_plain.text == note
+    assert as_said.score == as_plain.score > 0
+    world.close()
+
+
 def test_a_long_prompt_counts_every_word_it_asks(tmp_path):
     """Of a prompt with more words than are looked for, those that nobody here said count as asked, too."""
     world = SearchWorld(tmp_path)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import multiprocessing
 import os
+import pickle
 import signal
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +19,7 @@ import numpy as np
 import pytest
 
 import cairn
+from tests.waiting import LONG
 
 
 def said(words, at=0):
@@ -154,3 +159,78 @@ def test_a_day_lasts_until_midnight_where_it_has_25_hours(tmp_path):
         assert [one["kind"] for one in day["entries"]] == ["episode"]
         assert not memory.timeline(until="2026-10-24")["entries"]
         assert memory.timeline(until="20261025")["entries"] == day["entries"]
+
+
+def test_whoever_enters_an_open_memory_shares_it(tmp_path):
+    """A part of a program that enters the memory it was handed does not close it for the others; the last one does."""
+    with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
+        with memory as same:
+            same.add("s1", said("I keep bees."))
+        memory.add("s1", said("And a goat.", 1))
+        assert len(memory.unprocessed("s1")) == 2
+    with pytest.raises(cairn.Invalid, match="not open"):
+        memory.unprocessed("s1")
+    with memory:
+        assert len(memory.unprocessed("s1")) == 2
+
+    async def handlers():
+        async def handler(number):
+            async with shared:
+                await shared.add("s2", said(f"I am number {number}.", number))
+
+        shared = cairn.open(tmp_path, embedding__provider="none")
+        await asyncio.gather(*map(handler, range(8)))
+        async with shared:
+            await asyncio.gather(*map(handler, range(8, 12)))
+            return len(await shared.unprocessed("s2"))
+
+    assert asyncio.run(handlers()) == 12
+
+
+def test_a_memory_that_nobody_closes_is_closed_when_the_program_ends(tmp_path):
+    """A notebook, or a server that keeps one for good: no thread of it is cut off in the middle of the model's loading."""
+    program = (
+        "import atexit, sys, cairn\n"
+        "def look():\n"
+        "    try: memory.parts\n"
+        "    except cairn.Invalid: print('closed')\n"
+        "atexit.register(look)  # runs after what is registered later\n"
+        "memory = cairn.open_blocking(sys.argv[1]).__enter__()\n"
+        "memory.remember('Deploys wait for the migration job.', 'gotcha')\n"
+        "print(len(memory.memories.list().memories))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "root")],
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\nclosed\n", "")
+
+
+def test_one_memory_serves_several_event_loops(tmp_path):
+    """Frameworks run a loop of their own in a thread: calls beyond what runs at a time wait in each of them."""
+
+    async def many(memory):
+        found = await asyncio.gather(*(memory.unprocessed("s1") for _ in range(40)))
+        return {len(one) for one in found}
+
+    async def two():
+        async with cairn.open(tmp_path, embedding__provider="none") as memory:
+            await memory.add("s1", said("I keep bees."))
+            return await many(memory), await asyncio.to_thread(lambda: asyncio.run(many(memory)))
+
+    assert asyncio.run(two()) == ({1}, {1})
+
+
+def test_a_memory_cannot_be_sent_to_another_process(tmp_path):
+    """Pickled or copied it is refused by what to do instead; what it answers may be sent anywhere."""
+    with cairn.open_blocking(tmp_path, embedding__provider="none") as memory:
+        memory.add("s1", said("I keep bees."))
+        found = memory.search("bees", user_id="ann")
+        assert pickle.loads(pickle.dumps(found)) == found
+        for one in (memory, memory.memories, cairn.open(tmp_path)):
+            for way in (pickle.dumps, copy.deepcopy):
+                with pytest.raises(cairn.Invalid, match="hand on its root"):
+                    way(one)

@@ -17,11 +17,11 @@ import pytest
 from cairn.engines import objects, row_tables, rows
 from cairn.engines.database import Database
 from cairn.engines.embedders import HashingEmbedder
-from cairn.errors import Invalid, Unavailable
+from cairn.errors import Unavailable
 from cairn.index import filters
 from cairn.index.corpus import Ask
 from cairn.retrieval import indexer
-from cairn.seams import Known, Locator, Tier
+from cairn.seams import Known, Locator
 from cairn.talk.lines import message_to
 from cairn.talk.sessions import cell_id, session_locator
 from cairn.types import Message, Scope, Space
@@ -397,12 +397,10 @@ def test_rebuild_keeps_vectors(tmp_path):
     ids = [world.episode(f"text {n}") for n in range(20)]
     world.indexer.catch_up(10, embed=True)
     assert len(embedder.asked) == 20
-    world.indexer.reindex(Tier.LOCAL_INDEX)
+    world.indexer.rebuild()
     assert world.hits("text") == ids
     assert world.indexer.waiting_for_vectors() == 0
     assert len(embedder.asked) == 20
-    with pytest.raises(Invalid):
-        world.indexer.reindex(Tier.SOURCE)
     world.close()
 
 

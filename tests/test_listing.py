@@ -6,11 +6,12 @@ from datetime import timedelta, timezone
 
 import pytest
 
+import cairn
 from cairn.errors import Invalid
 from cairn.notes.notebook import Draft
-from cairn.retrieval.listing import GetRequest, Listing
+from cairn.retrieval.listing import Listing
 from cairn.types import Scope, Space
-from tests.world import DAY, Indexed
+from tests.world import ALICE, DAY, Indexed
 
 BOT = Scope(Space(), "agent", "bot")
 
@@ -41,7 +42,7 @@ def test_an_episode_is_shown_with_its_parts(world, listing):
         ],
     )[0].entry_id
     world.sync()
-    result = listing.get(GetRequest("episode", user_id="alice"))
+    result = listing.get(ALICE, "episode")
     assert result.episodes == [
         {
             "id": f"alice_{entry}",
@@ -75,15 +76,15 @@ def test_cases_skills_and_profiles_have_their_own_arrays(world, listing):
     profile.parent.mkdir(parents=True)
     profile.write_text("---\nid: x\ntype: user_profile\nsummary: s\n---\nLives in Lisbon.\n")
     world.sync()
-    [found] = listing.get(GetRequest("agent_case", agent_id="bot")).agent_cases
+    [found] = listing.get(BOT, "agent_case").agent_cases
     assert (found["quality_score"], found["task_intent"], found["key_insight"]) == (
         0.8,
         "ship",
         "small steps",
     )
-    [found] = listing.get(GetRequest("agent_skill", agent_id="bot")).agent_skills
+    [found] = listing.get(BOT, "agent_skill").agent_skills
     assert (found["id"], found["confidence"], found["source_case_ids"]) == ("bot_ship", 0.5, ["a", "b"])
-    [found] = listing.get(GetRequest("profile", user_id="alice")).profiles
+    [found] = listing.get(ALICE, "profile").profiles
     assert found["profile_data"] == {"summary": "s", "content": "Lives in Lisbon."}
 
 
@@ -96,17 +97,14 @@ def test_pages_and_order(world, listing):
     world.sync()
 
     def texts(**asked):
-        return [
-            item["episode"][-1]
-            for item in listing.get(GetRequest("episode", user_id="alice", **asked)).episodes
-        ]
+        return [item["episode"][-1] for item in listing.get(ALICE, "episode", **asked).episodes]
 
     assert texts(page_size=2) == ["4", "3"]
     assert texts(page_size=2, page=3) == ["0"]
     assert texts(sort_order="asc") == ["0", "1", "2", "3", "4"]
     assert texts(sort_by="updated_at", page_size=2) == ["3", "0"]
     assert texts(page=10**9) == []
-    assert listing.get(GetRequest("episode", user_id="alice", page=10**30)).total_count == 5
+    assert listing.get(ALICE, "episode", page=10**30).total_count == 5
     assert texts(filters={"timestamp": {"gte": "2026-06-01T15:00:00"}}) == ["4", "3"], "naive: display zone"
 
 
@@ -125,8 +123,11 @@ def test_pages_and_order(world, listing):
         {"user_id": "a", "filters": {"user_id": "b"}},
     ],
 )
-def test_bad_requests_are_refused_by_name(listing, wrong):
+def test_bad_requests_are_refused_by_name(tmp_path, wrong):
     """E115, E116: what cannot be meant is an `Invalid` that says which field."""
-    with pytest.raises(Invalid) as refused:
-        listing.get(GetRequest(**{"memory_type": "episode", **wrong}))
+    with (
+        cairn.open_blocking(tmp_path, background=False, embedding__provider="none") as memory,
+        pytest.raises(Invalid) as refused,
+    ):
+        memory.get(**{"memory_type": "episode", **wrong})
     assert refused.value.facts.get("field")

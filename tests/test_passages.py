@@ -155,9 +155,7 @@ def test_word_pieces_are_kept_by_row_and_go_with_it(tmp_path):
     assert rowid == rows[0].rowid
     assert pieces.shape == (6, 64)
     assert world.index.token_vectors(cairn.types.Scope(ALICE.space, "user", "other"), [rowid]) == {}
-    result = world.searcher().search(
-        SearchRequest("behind the oar", user_id="alice", evidence=1, explain=True)
-    )
+    result = world.searcher().search(SearchRequest("behind the oar", ALICE, evidence=1, explain=True))
     assert result.evidence[0].explain["part.late"] != 0
     world.index.apply([], removed=corpus.rowid.tolist())
     world.index.scrub()

@@ -159,7 +159,7 @@ def test_large_scopes_are_answered_from_disk_alike(tmp_path):
     world.index = SqliteIndex(tmp_path / ".index", memory_rows=1)
     world.index.use_model(world.model.id)
     assert world.index.corpus(ALICE).vectors is None
-    result = world.searcher().search(SearchRequest("ceramics class", user_id="alice", evidence=2))
+    result = world.searcher().search(SearchRequest("ceramics class", ALICE, evidence=2))
     assert {e.message_id for e in result.evidence} == {e.message_id for e in full}
     world.close()
 
@@ -470,18 +470,22 @@ def test_what_was_said_later_on_one_matter_comes_first(world):
     world.say("else", [("john", "The trip is on my mind.")], day="2026-05-10")
     corpus = world.index.corpus(ALICE)
     talk = talk_of(corpus)
+
+    def near(places):
+        return vectors[talk.at[places]] @ vectors[talk.at[places]].T
+
     by_day = np.argsort(talk.day).tolist()
     vectors = np.zeros((len(corpus), 2), np.float32)
     vectors[talk.at] = [1, 0]
     scores = np.zeros(len(talk), np.float32)
     scores[by_day] = [3.0, 2.5, 2.0]
-    order, moved = newer_first(by_day, scores, talk, vectors)
+    order, moved = newer_first(by_day, scores, talk, near(by_day))
     assert order == [by_day[1], by_day[0], by_day[2]], "another person's words are another matter"
     assert moved[order].tolist() == [3.0, 2.5, 2.0]
     vectors[talk.at[by_day[1]]] = [0, 1]
-    assert newer_first(by_day, scores, talk, vectors)[0] == by_day
+    assert newer_first(by_day, scores, talk, near(by_day))[0] == by_day
     vectors[talk.at], scores[by_day[0]] = [1, 0], 9.0
-    assert newer_first(by_day, scores, talk, vectors)[0] == by_day
+    assert newer_first(by_day, scores, talk, near(by_day))[0] == by_day
 
 
 def test_what_a_person_says_has_changed_comes_before_what_they_and_others_said_of_it(world):
@@ -494,31 +498,37 @@ def test_what_a_person_says_has_changed_comes_before_what_they_and_others_said_o
     )
     corpus = world.index.corpus(ALICE)
     talk = talk_of(corpus)
+
+    def near(places):
+        return vectors[talk.at[places]] @ vectors[talk.at[places]].T
+
     john, bot, confirmed, maria = range(4)
     talk.machine[[bot, confirmed]] = True
     vectors = np.zeros((len(corpus), 2), np.float32)
     vectors[talk.at] = [1, 0]
     scores = np.array([6.8, 5.0, 6.7, 4.6], np.float32)
     ranked = [john, confirmed, bot, maria]
-    order, moved = changed_first(ranked, scores, talk, vectors, {maria}.__contains__)
+    order, moved = changed_first(ranked, scores, talk, near(ranked), {maria}.__contains__)
     assert order == [confirmed, bot, maria, john], "what a machine said before is no matter of its own"
     assert moved[order].tolist() == scores[ranked].tolist()
-    assert changed_first(ranked, scores, talk, vectors, set().__contains__)[0] == ranked
-    assert changed_first(ranked, scores, talk, vectors, {confirmed}.__contains__)[0] == ranked, (
+    assert changed_first(ranked, scores, talk, near(ranked), set().__contains__)[0] == ranked
+    assert changed_first(ranked, scores, talk, near(ranked), {confirmed}.__contains__)[0] == ranked, (
         "machines change nothing"
     )
     behind = [maria, confirmed, john, bot]
-    assert changed_first(behind, scores, talk, vectors, {maria}.__contains__, older=True)[0] == [
+    assert changed_first(behind, scores, talk, near(behind), {maria}.__contains__, older=True)[0] == [
         john,
         maria,
         confirmed,
         bot,
     ]
-    assert changed_first(ranked, scores * 2, talk, vectors, {maria}.__contains__)[0] == ranked, (
+    assert changed_first(ranked, scores * 2, talk, near(ranked), {maria}.__contains__)[0] == ranked, (
         "it answers much better"
     )
     vectors[talk.at[john]] = [0, 1]
-    assert changed_first(ranked, scores, talk, vectors, {maria}.__contains__)[0] == ranked, "another matter"
+    assert changed_first(ranked, scores, talk, near(ranked), {maria}.__contains__)[0] == ranked, (
+        "another matter"
+    )
 
 
 def test_what_is_so_since_it_changed_is_told_first(world):
@@ -530,6 +540,72 @@ def test_what_is_so_since_it_changed_is_told_first(world):
     assert [one.sender_id for one in asked] == ["maria", "john"]
     asked = world.ask("When was the demo for the harbour office at first?", evidence=2).evidence
     assert [one.sender_id for one in asked] == ["john", "maria"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "comes_first"), [("我什么时候去成都出差？", True), ("我以前什么时候去成都出差？", False)]
+)
+def test_a_change_comes_first_where_there_is_no_meaning(tmp_path, asked, comes_first):
+    """A change of what the question names, by its words; where it asks what was before, that comes first."""
+    world = SearchWorld(tmp_path)
+    old, new = "我要去成都出差，从四月八号到十一号。", "成都那边改成五月十三号到十六号了。"
+    world.say("old", [("maria", old)], day="2026-05-01")
+    world.say("new", [("maria", new)], day="2026-05-09")
+    world.say("else", [("maria", "会议改成星期一，我去不了。")], day="2026-05-10")
+    found = [one.text for one in world.ask(asked, evidence=3, method="keyword").evidence]
+    assert [one for one in found if "成都" in one] == ([new, old] if comes_first else [old, new])
+    world.close()
+
+
+@pytest.mark.parametrize(
+    ("later", "ends"),
+    [
+        ("We switched the cache from Redis to Valkey.", True),
+        ("Goodbye Redis, the cache is Valkey.", True),
+        ("The cache was slow, Redis needs more memory.", False),
+        ("The cache moved to the cellar, Redis likes it cold.", False),
+        ("We switched the cache for good.", False),
+    ],
+)
+def test_who_calls_what_is_over_by_its_name_is_told_before_it(world, later, ends):
+    """However much better the earlier sentence answers; where what was before is asked, it comes first all the same."""
+    world.say("old", [("john", "For the cache we use Redis."), ("maria", "Nice.")], day="2026-05-01")
+    world.say("talk", [("maria", "We use the blue mugs for tea.")], day="2026-05-03")
+    world.say("new", [("maria", later)], day="2026-05-09")
+    asked = world.ask("What do we use for the cache?", evidence=3).evidence
+    assert (asked[0].text == later) is ends
+    assert "For the cache we use Redis." in [one.text for one in asked[:2]]
+    asked = world.ask("What did we use for the cache at first?", evidence=3).evidence
+    assert asked[0].text == "For the cache we use Redis."
+    asked = world.ask("What do we use Redis for?", evidence=3).evidence
+    assert asked[0].text != later, "who asks by the name asks for what it names"
+
+
+def test_a_name_that_many_messages_hold_ends_nothing(world):
+    """Of what is spoken of all the time most messages say something that changed."""
+    world.say("old", [("john", "For the cache we use Redis."), ("maria", "Nice.")], day="2026-05-01")
+    for day in range(2, 6):
+        world.say(f"day{day}", [("maria", "Redis was asked about at lunch.")], day=f"2026-05-0{day}")
+    world.say("new", [("maria", "We switched the cache from Redis to Valkey.")], day="2026-05-09")
+    asked = world.ask("What do we use for the cache?", evidence=3).evidence
+    assert asked[0].text == "For the cache we use Redis."
+
+
+def test_in_notes_of_one_person_the_vector_counts_in_full(world):
+    """Where others answer it counts for less once the word pieces have spoken."""
+    world.say("notes", [("maria", "The quince has buds."), ("maria", "I walked home.")], day="2026-05-01")
+    world.say("talk", [("maria", "The quince has buds."), ("john", "Mine has none.")], day="2026-05-02")
+    talk = talk_of(world.index.corpus(ALICE))
+    chosen = np.arange(len(talk))
+    parts = {"cosine": np.ones(len(talk), np.float32), "bm25": np.ones(len(talk), np.float32)}
+    late = LateMatches(
+        chosen, np.zeros((len(talk), 1), np.float32), np.ones(1, np.float32), np.full(len(talk), 5)
+    )
+    _, shares = reranked(np.zeros(len(talk), np.float32), parts, talk, chosen, late)
+    alone = talk.cell == talk.cell[np.flatnonzero(talk.day == talk.day.min())[0]]
+    assert shares["cosine"][alone].tolist() == [1.0, 1.0]
+    assert (shares["cosine"][~alone] < 1).all()
+    assert len(set(shares["bm25"].tolist())) == 1
 
 
 def test_who_asks_why_is_told_reasons_before_others_who_asked(world):
@@ -550,27 +626,66 @@ def test_who_asks_why_is_told_reasons_before_others_who_asked(world):
 
 
 @pytest.mark.parametrize(
-    ("asks", "says", "changes"),
+    ("asks", "says", "changes", "ends"),
     [
         (
             "How was the printer fixed?",
             "It came from the driver.",
             "We switched the printer to the old driver.",
+            "Dr Moll retired",
         ),
-        ("Warum ist es langsam?", "Es lag am Router.", "Das Treffen ist auf Montag verschoben."),
-        ("Pourquoi est-elle partie ?", "C'était à cause de la pluie.", "La réunion est reportée à lundi."),
-        ("¿Por qué se fue?", "Se fue porque llovía.", "Ya no vivo en Gijón."),
-        ("Почему он уехал?", "Он уехал из-за дождя.", "Встречу перенесли на понедельник."),
-        ("为什么迟到？", "因为下雨了。", "会议改到周一。"),
-        ("なぜ遅れたの？", "雨のためです。", "会議は月曜に変更です。"),
+        (
+            "Warum ist es langsam?",
+            "Es lag am Router.",
+            "Das Treffen ist auf Montag verschoben.",
+            "Allianz habe ich gekündigt",
+        ),
+        (
+            "Pourquoi est-elle partie ?",
+            "C'était à cause de la pluie.",
+            "La réunion est reportée à lundi.",
+            "Paul est parti à la retraite",
+        ),
+        ("¿Por qué se fue?", "Se fue porque llovía.", "Ya no vivo en Gijón.", "Vendimos el Seat"),
+        (
+            "Почему он уехал?",
+            "Он уехал из-за дождя.",
+            "Встречу перенесли на понедельник.",
+            "Теперь у нас Ольга",
+        ),
+        ("为什么迟到？", "因为下雨了。", "会议改到周一。", "王医生退休了"),
+        ("なぜ遅れたの？", "雨のためです。", "会議は月曜に変更です。", "Jiraは廃止です"),
     ],
 )
-def test_reasons_and_changes_are_known_in_every_language(asks, says, changes):
+def test_reasons_changes_and_ends_are_known_in_every_language(asks, says, changes, ends):
+    assert asking.said_over(f"{says}\n{ends}\n{asks}") == ends
+    assert asking.said_over(changes).rstrip("。.") == changes.rstrip("。.")
     assert asking.read(asks).wants_reason
     assert (asking.reason_given(says), asking.reason_given(asks)) == (1, -1)
     assert asking.tells_change(changes)
     assert not asking.tells_change(says)
     assert not asking.read(changes).wants_reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ("We're moving Lisbon again, to 8 May.", "We are in Lisbon on 8 May."),
+        ("I've raised the standing order for the car to 750.", "The standing order is 750."),
+        ("The course starts earlier than I thought.", "The course starts early."),
+        ("Lessons are on Tuesdays from now on.", "Lessons are on Tuesdays."),
+        ("Dann verlege ich den Termin auf den 23. Juni.", "Der Termin ist am 23. Juni."),
+        ("Umzug ist jetzt am 12. Juni.", "Umzug ist am 12. Juni."),
+        ("La réunion est repoussée à jeudi.", "La réunion est jeudi."),
+        ("Adelantaron la cita al lunes.", "La cita es el lunes."),
+        ("Встречу отложили до пятницы.", "Встреча в пятницу."),
+        ("工资涨到两万三。", "工资两万三。"),
+        ("会議は一時間繰り上げです。", "会議は三時です。"),
+    ],
+)
+def test_a_change_is_known_by_how_people_tell_it(changes, says):
+    assert asking.tells_change(changes)
+    assert not asking.tells_change(says)
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,21 @@ def test_the_person_and_the_project_are_asked_at_once(memory: Memory, repository
     assert "migration" not in memory.recall("what do deploys wait for").prompt
 
 
+def test_the_budget_decides_how_much_is_told(memory: Memory) -> None:
+    """Of eight answers all are told where they fit, and the best of them where not."""
+    animals = ["heron", "otter", "badger", "newt", "stoat", "lynx", "crane", "viper"]
+    now = int(time.time() * 1000)
+    for number, animal in enumerate(animals):
+        said = f"We saw a {animal} at the river."
+        sent = {"sender_id": "me", "role": "user", "timestamp": now + number, "content": said}
+        memory.add(f"walk-{number}", [sent])
+        memory.flush(f"walk-{number}")
+    told = memory.recall("what did we see at the river", token_budget=800)
+    assert [animal for animal in animals if animal not in told.prompt] == []
+    told = memory.recall("what did we see at the river", token_budget=80)
+    assert 0 < sum(animal in told.prompt for animal in animals) < 8 and told.tokens <= 80
+
+
 def test_nothing_rather_than_junk(memory: Memory) -> None:
     """S85: an unrelated question gets an empty prompt, not the nearest memory."""
     say(memory, "I am allergic to peanuts.")

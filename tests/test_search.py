@@ -2,17 +2,20 @@
 
 import threading
 from datetime import UTC, datetime
+from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import cairn
 from cairn import config
 from cairn.engines import minilm
 from cairn.engines.embedders import MiniLM
 from cairn.errors import Invalid, Unavailable
-from cairn.retrieval.answers import METHODS, SearchRequest, tokens_of
+from cairn.operations.recall import Method
+from cairn.retrieval.answers import SearchRequest, tokens_of
 from cairn.retrieval.fitting import falling, fit_by_words, fits_of
 from cairn.retrieval.lexical import ScannedScope
 from cairn.seams import Completion, Embedder
@@ -42,7 +45,7 @@ def world(tmp_path):
     made.close()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", get_args(Method))
 def test_every_method_finds_the_right_talk(world, method):
     """E114: keyword, vector, hybrid, agentic and its other name answer with the same lists."""
     result = world.ask("tomatoes soil", method=method, evidence=2)
@@ -69,6 +72,14 @@ def test_a_hit_that_nothing_supports_is_not_returned(world):
     assert result.episodes == () and result.evidence == ()
 
 
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory):
+    """An empty memory, as a program opens it."""
+    root = tmp_path_factory.mktemp("asked")
+    with cairn.open_blocking(root, background=False, embedding__provider="none") as opened:
+        yield opened
+
+
 @pytest.mark.parametrize(
     ("changes", "names"),
     [
@@ -76,12 +87,14 @@ def test_a_hit_that_nothing_supports_is_not_returned(world):
         ({"query": "x" * 70_000}, "query"),
         ({"user_id": None}, "exactly one"),
         ({"agent_id": "bot"}, "exactly one"),
+        ({"query": 5}, "query"),
+        ({"kinds": ["song"]}, "song"),
         ({"method": "magic"}, "magic"),
         ({"top_k": 0}, "top_k"),
         ({"top_k": 101}, "top_k"),
         ({"top_k": True}, "top_k"),
-        ({"top_k": "5"}, "top_k must be a whole number, not '5'"),
-        ({"min_lsn": "12"}, "min_lsn must be a whole number"),
+        ({"top_k": "5"}, 'top_k: must be a whole number, not "5"'),
+        ({"min_lsn": "12"}, "min_lsn: must be a whole number"),
         ({"evidence": -1}, "evidence"),
         ({"radius": 1.5}, "radius"),
         ({"min_score": -0.1}, "min_score"),
@@ -93,11 +106,10 @@ def test_a_hit_that_nothing_supports_is_not_returned(world):
         ({"filters": {"user_id": "bob"}}, "user_id"),
     ],
 )
-def test_bad_requests_are_named(world, changes, names):
+def test_bad_requests_are_named(memory, changes, names):
     """E114: each broken rule is an error that names the field."""
-    request = SearchRequest(**{"query": "x", "user_id": "alice", **changes})
     with pytest.raises(Invalid, match=names):
-        world.searcher().search(request)
+        memory.search(**{"query": "x", "user_id": "alice", **changes})
 
 
 @pytest.mark.parametrize(
@@ -134,14 +146,12 @@ def test_no_answer_leaves_its_scope(tmp_path):
         for kind in ("memory", "agent_case", "agent_skill", "atomic_fact", "profile", "foresight"):
             world.entry(kind, f"launch code scope{number} purple tomatoes", scope)
     for number, scope in enumerate(scopes):
-        owner = {"user_id": scope.owner} if scope.track == "user" else {"agent_id": scope.owner}
         for method in ("keyword", "vector", "hybrid"):
             for where in (None, {"OR": [{"session_id": f"s{n}"} for n in range(len(scopes))]}):
                 result = world.searcher().search(
                     SearchRequest(
-                        "launch code purple tomatoes", app_id=scope.space.app, project_id=scope.space.project,
-                        method=method, filters=where, evidence=100, top_k=100, include_profile=True,
-                        include_hidden=True, **owner,
+                        "launch code purple tomatoes", scope, method=method, filters=where, evidence=100, top_k=100, include_profile=True,
+                        include_hidden=True,
                     )
                 )  # fmt: skip
                 assert all(hit.scope == scope for hit in result.hits)
@@ -287,13 +297,15 @@ def test_open_messages_only_for_a_plain_session_of_the_owner(world):
     searcher = world.searcher(unprocessed=unprocessed)
 
     def ask(user, where):
-        return searcher.search(SearchRequest("hello", user_id=user, filters=where)).unprocessed_messages
+        return searcher.search(
+            SearchRequest("hello", Scope(Space(), "user", user), filters=where)
+        ).unprocessed_messages
 
     assert ask("alice", {"session_id": "s9"}) == tuple(waiting)
     assert ask("mallory", {"session_id": "s9"}) == ()
     assert ask("alice", {"AND": [{"session_id": "s9"}]}) == () and ask("alice", None) == ()
     assert asked == ["s9", "s9"]
-    data = searcher.search(SearchRequest("hello", user_id="alice", filters={"session_id": "s9"})).as_data()
+    data = searcher.search(SearchRequest("hello", ALICE, filters={"session_id": "s9"})).as_data()
     [item] = data["unprocessed_messages"]
     assert item["session_id"] == "s9" and item["timestamp"].startswith("1970-01-01T00:00:00.001")
 
@@ -307,12 +319,12 @@ def test_strong_reads_wait_and_say_when_they_cannot(world):
         return lsn != 99
 
     searcher = world.searcher(wait=wait)
-    searcher.search(SearchRequest("tomatoes", user_id="alice", consistency="strong"))
-    searcher.search(SearchRequest("tomatoes", user_id="alice", min_lsn=7, wait_seconds=2))
-    searcher.search(SearchRequest("tomatoes", user_id="alice"))
+    searcher.search(SearchRequest("tomatoes", ALICE, consistency="strong"))
+    searcher.search(SearchRequest("tomatoes", ALICE, min_lsn=7, wait_seconds=2))
+    searcher.search(SearchRequest("tomatoes", ALICE))
     assert waited == [(None, 10.0, "alice", True), (7, 2, "alice", True)]
     with pytest.raises(Unavailable, match="change 99"):
-        searcher.search(SearchRequest("tomatoes", user_id="alice", min_lsn=99))
+        searcher.search(SearchRequest("tomatoes", ALICE, min_lsn=99))
 
 
 def test_a_rebuilding_index_is_answered_from_a_scan(world):
@@ -324,7 +336,7 @@ def test_a_rebuilding_index_is_answered_from_a_scan(world):
         return ScannedScope(scope, world.index.rows(scope, page.rowids), troubles=["one cannot be read"])
 
     searcher = empty.searcher(freshness=lambda _: Freshness(3, 5, "rebuilding"), fallback=scanned)
-    result = searcher.search(SearchRequest("tomatoes", user_id="alice", method="keyword"))
+    result = searcher.search(SearchRequest("tomatoes", ALICE, method="keyword"))
     assert result.episodes[0].session_id == "garden"
     assert result.freshness.state == "rebuilding" and "scan" in result.freshness.notes[0]
     assert (result.freshness.lsn, result.freshness.pending) == (3, 5), "how far it is behind"
@@ -336,10 +348,10 @@ def test_without_a_model_search_is_lexical_and_says_so(world):
     """A26, C10: no embedder means words alone, for every method, with a note."""
     searcher = world.searcher(embedder=lambda: None)
     for method in ("vector", "hybrid"):
-        result = searcher.search(SearchRequest("tomatoes", user_id="alice", method=method, evidence=3))
+        result = searcher.search(SearchRequest("tomatoes", ALICE, method=method, evidence=3))
         assert result.episodes[0].session_id == "garden" and result.evidence
         assert "words alone" in result.freshness.notes[0]
-    assert searcher.search(SearchRequest("tomatoes", user_id="alice", method="keyword")).freshness.notes == ()
+    assert searcher.search(SearchRequest("tomatoes", ALICE, method="keyword")).freshness.notes == ()
 
 
 def test_vectors_of_another_model_are_not_compared(world):
@@ -358,9 +370,7 @@ def test_vectors_of_another_model_are_not_compared(world):
             raise Unavailable("the service is down")
 
     for embedder, note in ((Other(), "current model"), (Failing(), "service is down")):
-        result = world.searcher(embedder=lambda e=embedder: e).search(
-            SearchRequest("tomatoes", user_id="alice")
-        )
+        result = world.searcher(embedder=lambda e=embedder: e).search(SearchRequest("tomatoes", ALICE))
         assert result.episodes and note in result.freshness.notes[0]
 
 
@@ -378,7 +388,7 @@ def test_query_vectors_are_remembered(world):
     counting = Counting()
     searcher = world.searcher(embedder=lambda: counting)
     for _ in range(3):
-        searcher.search(SearchRequest("tomatoes", user_id="alice"))
+        searcher.search(SearchRequest("tomatoes", ALICE))
     assert calls == [1]
 
 
@@ -403,7 +413,7 @@ def test_agentic_asks_again_until_it_suffices(world):
         {"sufficient": False, "queries": ["PostgreSQL port backup.env"]}, {"sufficient": True, "queries": []}
     )
     searcher = world.searcher(writer=writer)
-    result = searcher.search(SearchRequest("tomatoes", user_id="alice", method="agentic", evidence=5))
+    result = searcher.search(SearchRequest("tomatoes", ALICE, method="agentic", evidence=5))
     assert {hit.session_id for hit in result.episodes} == {"garden", "office"}
     assert any("5433" in item.text for item in result.evidence)
     assert len(writer.prompts) == 2 and "planted tomatoes" in writer.prompts[0]
@@ -413,10 +423,10 @@ def test_agentic_asks_again_until_it_suffices(world):
 def test_agentic_is_bounded_and_survives_its_model(world):
     """Rounds are bounded; without a model, or with one in trouble, the hybrid answer stands and says so."""
     endless = ScriptedWriter(*({"sufficient": False, "queries": [f"thing {n}"]} for n in range(50)))
-    world.searcher(writer=endless).search(SearchRequest("tomatoes", user_id="alice", method="agentic"))
+    world.searcher(writer=endless).search(SearchRequest("tomatoes", ALICE, method="agentic"))
     assert len(endless.prompts) == 2
     broken = world.searcher(writer=ScriptedWriter(Unavailable("no budget left")))
-    result = broken.search(SearchRequest("tomatoes", user_id="alice", method="llm_multiround"))
+    result = broken.search(SearchRequest("tomatoes", ALICE, method="llm_multiround"))
     assert result.episodes and "no budget left" in result.freshness.notes[0]
     assert "no model" in world.ask("tomatoes", method="agentic").freshness.notes[0]
 
@@ -425,7 +435,7 @@ def test_rerank_uses_the_model_or_says_it_did_not(world):
     """enable_llm_rerank orders episodes by the model; scores stay in order."""
     plain = world.ask("tomatoes port backup")
     writer = ScriptedWriter({"order": [2]})
-    request = SearchRequest("tomatoes port backup", user_id="alice", enable_llm_rerank=True)
+    request = SearchRequest("tomatoes port backup", ALICE, enable_llm_rerank=True)
     turned = world.searcher(writer=writer).search(request)
     assert [h.entry_id for h in turned.episodes] == [h.entry_id for h in plain.episodes][::-1]
     assert [h.score for h in turned.episodes] == [h.score for h in plain.episodes]
@@ -438,7 +448,7 @@ def test_governed_hits_are_reported_for_access_counting(world):
     world.entry("memory", "Has a cat named Tom")
     told: list = []
     searcher = world.searcher(on_hits=lambda scope, hits: told.append((scope, [h.entry_id for h in hits])))
-    searcher.search(SearchRequest("Slack e-mail", user_id="alice", method="keyword"))
+    searcher.search(SearchRequest("Slack e-mail", ALICE, method="keyword"))
     assert told == [(ALICE, [kept])]
 
 
@@ -476,13 +486,11 @@ def test_a_very_long_question_costs_little(world):
 def test_many_threads_share_a_searcher(world):
     """Eight threads ask one searcher at once and all get the answer one gets alone."""
     searcher = world.searcher()
-    expected = searcher.search(SearchRequest("tomatoes soil", user_id="alice", evidence=5))
+    expected = searcher.search(SearchRequest("tomatoes soil", ALICE, evidence=5))
     found: list = []
     threads = [
         threading.Thread(
-            target=lambda: found.append(
-                searcher.search(SearchRequest("tomatoes soil", user_id="alice", evidence=5))
-            )
+            target=lambda: found.append(searcher.search(SearchRequest("tomatoes soil", ALICE, evidence=5)))
         )
         for _ in range(8)
     ]

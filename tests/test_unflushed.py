@@ -5,6 +5,7 @@ import json
 import cairn
 from cairn.retrieval.answers import SearchRequest
 from cairn.surfaces.cli import main
+from cairn.types import Scope, Space
 from tests.surfaces.served import serving_here
 from tests.waiting import until
 
@@ -92,7 +93,7 @@ def test_rows_without_their_vector_are_pending(tmp_path):
         memory.add("diary", [said(CAR)])
         words = memory.search("car", user_id="ana", method="keyword")
         assert words.freshness.state == "fresh" and words.freshness.pending == 0
-        early = memory.parts.searcher.search(SearchRequest("car", user_id="ana"))
+        early = memory.parts.searcher.search(SearchRequest("car", Scope(Space(), "user", "ana")))
         assert (early.freshness.state, early.freshness.pending) == ("behind", 1)
         assert memory.health()["cascade"]["pending"] == 1 and memory.health()["cascade"]["state"] == "behind"
         assert asked(memory).freshness.state == "fresh" and memory.health()["cascade"]["state"] == "fresh"

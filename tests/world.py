@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from cairn import config
+from cairn.engines.changes import SqliteState
 from cairn.engines.embedders import HashingEmbedder
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
@@ -26,7 +27,6 @@ from cairn.engines.lance import LanceTables
 from cairn.engines.large import LargeIndex
 from cairn.engines.locks import FileLocks
 from cairn.engines.rows import SqliteIndex
-from cairn.engines.sqlite import SqliteState
 from cairn.governed.memories import Keeper
 from cairn.index.corpus import Ask, Found, NewRow, Row, SearchIndex
 from cairn.index.embedding_text import spoken_names
@@ -471,10 +471,11 @@ class SearchWorld(World):
         return Searcher(self.asked or self.index, settings=self.settings, clock=self.clock, **given)
 
     def ask(self, query: str, **options: Any) -> SearchResult:
-        request = SearchRequest(
-            query, **{"user_id": "alice", **options} if "agent_id" not in options else options
+        track, owner = next(
+            ((track, options.pop(f"{track}_id")) for track in ("agent", "user") if f"{track}_id" in options),
+            ("user", "alice"),
         )
-        return self.searcher().search(request)
+        return self.searcher().search(SearchRequest(query, Scope(Space(), track, owner), **options))
 
     def entry(self, kind: str, text: str, scope: Scope = ALICE, **fields: Any) -> str:
         self.count += 1

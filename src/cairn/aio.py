@@ -1,7 +1,7 @@
 """The same calls awaited: `async with cairn.open(root) as memory`. No logic of its own.
 
 Each operation of the table becomes a coroutine that runs it in a thread, so that an event loop never waits for a
-disk. They share one pool, each kind by number: four calls at a time read, sixteen write, since a writer mostly waits for its
+disk. They share one pool, each kind by number in each loop: four calls at a time read, sixteen write, since a writer mostly waits for its
 turn at the disk, and two look through everything (`apart`: doctor, diff, export and the like), so that nobody else waits
 behind them. What type checkers see is written to `aio.pyi` from the same table by `make docs`.
 """
@@ -13,6 +13,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from cairn.errors import Invalid
 from cairn.memory import Memories, Memory
@@ -31,7 +32,10 @@ class Pools:
 
     def open(self) -> None:
         self.calls = ThreadPoolExecutor(sum(_AT_A_TIME), "cairn-call")
-        self._reads, self._writes, self._apart = map(asyncio.Semaphore, _AT_A_TIME)
+        # A semaphore serves one event loop alone, and a program may have several: each counts its own calls.
+        self._limits: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[asyncio.Semaphore, ...]] = (
+            WeakKeyDictionary()
+        )
         self._running: set[asyncio.Future[Any]] = set()
 
     def close(self) -> None:
@@ -42,9 +46,12 @@ class Pools:
     async def run(self, call: Callable[[], Any], *, writes: bool, apart: bool = False) -> Any:
         if (pool := self.calls) is None:
             raise Invalid(_CLOSED)
-        limit = self._apart if apart else self._writes if writes else self._reads
+        here = asyncio.get_running_loop()
+        if (limits := self._limits.get(here)) is None:
+            limits = self._limits[here] = tuple(map(asyncio.Semaphore, _AT_A_TIME))
+        limit = limits[2 if apart else 1 if writes else 0]
         await limit.acquire()
-        running = asyncio.get_running_loop().run_in_executor(pool, call)
+        running = here.run_in_executor(pool, call)
         self._running.add(running)
 
         def done(ended: asyncio.Future[Any]) -> None:
@@ -60,7 +67,7 @@ class Pools:
     async def settle(self) -> None:
         """Wait for the calls under way, those that nobody waits for any more included."""
         here = asyncio.get_running_loop()
-        while mine := [one for one in self._running if one.get_loop() is here]:
+        while mine := [one for one in list(self._running) if one.get_loop() is here]:
             if not (await asyncio.wait(mine, timeout=_PATIENCE))[0]:
                 break
 
@@ -71,6 +78,7 @@ class AsyncMemory:
     def __init__(self, *args: Any, **options: Any) -> None:
         self.memory = Memory(*args, **options)
         self.pools = Pools()
+        self._entered = 0
         self.memories = AsyncMemories(self.memory.memories, self.pools)
 
     @property
@@ -83,21 +91,29 @@ class AsyncMemory:
         return self.memory.parts
 
     async def __aenter__(self) -> AsyncMemory:
-        if self.pools.calls is not None:
-            return self  # open already
-        self.pools.open()
+        if self.pools.calls is None:
+            self.pools.open()
+        self._entered += 1
         try:
             await self.pools.run(self.memory.__enter__, writes=True)
         except BaseException:
-            self.pools.close()
+            self._left()
             raise
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        if self.pools.calls is None:
+            return
         try:
-            await self.pools.settle()
+            if self._entered == 1:
+                await self.pools.settle()
             await self.pools.run(lambda: self.memory.__exit__(None, None, None), writes=True)
         finally:
+            self._left()
+
+    def _left(self) -> None:
+        self._entered -= 1
+        if not self._entered:
             self.pools.close()
 
 

@@ -116,7 +116,7 @@ class AsyncMemory:
     async def add(
         self,
         session_id: SessionId,
-        messages: Sequence[Message | Mapping[str, Any]],
+        messages: Sequence[Any],
         app_id: AppId = "default",
         project_id: ProjectId = "default",
         *,

@@ -3,7 +3,7 @@ calls.
 
     start(parts)   opens every part and begins: Daemon (index, watch, behind), recovery
 
-People are served first: what somebody may be waiting for (the index thread) never gives way. All else is done by one
+People are served first: what somebody may be waiting for (the index thread) gives way with its scans alone. All else is done by one
 thread, `behind`, a piece of each in turn, and before each piece it gives way to calls and to the index
 (`Traffic.give_way`: for a tenth of a second at most, so that work goes on under load). What waits for another machine (a language
 model, an embedding server) has a thread of its own, so that nothing else waits with it.
@@ -13,17 +13,20 @@ model, an embedding server) has a thread of its own, so that nothing else waits 
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 - a thread that needs it first while the program ends could not load it
 import logging
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cairn import governed
 from cairn.daemon import Daemon, Piece
 from cairn.errors import CairnError
 from cairn.parts import Parts, Stage
+from cairn.seams import Locator
+from cairn.types import split_public_id
 
 if TYPE_CHECKING:
     from cairn.governed.lifecycle import Trigger
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("cairn")
 _TURN = 0.9  # of its time: whoever did it last may be first again
 _JOBS_AT_ONCE, _JOBS_SECONDS = 128, 0.5
+_FORGOTTEN = "forgotten"  # until when this machine has forgotten what others did
+_FORGET_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ class Task:
     """A chore: what is done every so many seconds in the thread `cairn-behind`, and who waits for it.
 
     What concerns the whole root is done by one of its machines, whose turn it is; what concerns this process alone is done
-    `everywhere`, also where another process looks after the index.
+    `everywhere`, also where another process looks after the index. A root that it is not for (`is_for`) does without it.
     """
 
     name: str
@@ -59,6 +64,7 @@ class Task:
     waits: str = "nobody"
     of_root: bool = False
     everywhere: bool = False
+    is_for: Callable[[Parts], object] = lambda _: True
 
     def of(self, parts: Parts) -> Piece:
         """The chore as the daemon runs it, for the first time once its time has passed."""
@@ -87,12 +93,6 @@ def sweep_due(parts: Parts) -> int:
     return done
 
 
-def _merge_copies(parts: Parts) -> None:
-    """What a sync program left beside a file is brought into it."""
-    if parts.storage.capabilities.conflict_files:
-        parts.merge_copies()
-
-
 def _sweep_leftovers(parts: Parts) -> None:
     """Temporary files of killed writers and lock files nobody uses go away."""
     parts.storage.sweep()
@@ -107,16 +107,40 @@ def _note_sizes(parts: Parts) -> None:
     sizes.note(settings.server_dir, settings.root, parts.index_dir, day)
 
 
+def _forget_too(parts: Parts) -> None:
+    """What other machines forgot goes from this one's index, to its last byte, and whose it was from the audit log."""
+    from cairn.engines import plain
+    from cairn.engines.audit import AuditLog
+    from cairn.engines.tree import Tree
+
+    folder = parts.settings.server_dir
+    try:
+        since = plain.read(folder / _FORGOTTEN).decode()
+    except (OSError, UnicodeDecodeError):
+        since = ""
+    gone = parts.storage.forgotten_elsewhere(since)
+    if gone is None or not parts.indexer.wait(parts.indexer.scan().lsn, _FORGET_SECONDS):
+        return
+    parts.state.forget()
+    if not (parts.index.scrub() and parts.state.scrub()):
+        return
+
+    def change(line: dict[str, Any]) -> dict[str, Any]:
+        about = line.get("about")
+        if not gone.hashes or not isinstance(about, dict):
+            return line
+        said = {name: {str(value), split_public_id(str(value))[0]} for name, value in about.items()}
+        named = {name for name, ids in said.items() if any(gone.names(one) for one in ids if one)}
+        return {**line, "about": about | dict.fromkeys(named, governed.wanted.TOMBSTONE)}
+
+    AuditLog(folder, parts.settings.server.audit_bytes).rewrite(change)
+    Tree(folder).replace(Locator(_FORGOTTEN), gone.upto.encode())
+
+
 def _give_back(_parts: Parts) -> None:
     from cairn.engines import allocator
 
     allocator.trim()
-
-
-def _follow_tokens(parts: Parts) -> None:
-    """Tokens that were added or revoked at another server of this root hold here, too."""
-    if parts.storage.is_shared and parts.settings.storage.database:
-        parts.token_file()
 
 
 WORKERS = (
@@ -125,6 +149,7 @@ WORKERS = (
         "brings changed files into the index; scans all files, which is the guarantee",
         "a change is queued or seen, talk that goes on at the first quiet moment, while calls never cease in a twentieth of the time, or when it is asked for; every `index.scan_seconds`; what piled up is tidied every minute",
         "a search that is strong or names a change",
+        "before a scan",
     ),
     Worker(
         "watch",
@@ -157,10 +182,24 @@ CHORES = (
         "`log`, `diff` and `restore`, which have it record at once",
         everywhere=True,
     ),
-    Task("follow tokens", 1.0, _follow_tokens, "whoever was given one at another server"),
+    Task(
+        "follow tokens",
+        1.0,
+        lambda parts: parts.token_file(),
+        "whoever was given one at another server",
+        is_for=lambda parts: parts.database() is not None,
+    ),
+    Task("forget what others forgot", 20.0, _forget_too, is_for=lambda parts: parts.storage.is_shared),
     Task("close silent sessions", 30.0, lambda parts: parts.capture.close_silent(), of_root=True),
     Task("sweep memories", 30.0, sweep_due, of_root=True),
-    Task("merge conflict copies", 60.0, _merge_copies, "whoever reads that note", of_root=True),
+    Task(
+        "merge conflict copies",
+        60.0,
+        lambda parts: parts.merge_copies(),
+        "whoever reads that note",
+        of_root=True,
+        is_for=lambda parts: parts.storage.capabilities.conflict_files,
+    ),
     Task("record edits", 60.0, lambda parts: parts.observer.look_around(), "`log`, which looks itself", True),
     Task("give memory back", 60.0, _give_back),
     Task("note the sizes", 60.0, _note_sizes),
@@ -184,7 +223,7 @@ def start(parts: Parts, *, finish: Callable[[], None]) -> None:
         parts.state,
         watch=_watch(parts) if parts.settings.index.watch else None,
         scan_seconds=parts.settings.index.scan_seconds,
-        pieces=[thinking, *(task.of(parts) for task in CHORES)],
+        pieces=[thinking, *(task.of(parts) for task in CHORES if task.is_for(parts))],
         follow=parts.folder,
         traffic=parts.traffic,
         asks_outside=parts.settings.embedding.provider == "openai",

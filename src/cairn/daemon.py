@@ -6,11 +6,12 @@ due.
     enqueue─┘                        └─> maintenance, every minute
                        behind        ──> vectors, strategies, chores: a piece of each in turn (the table is in background.py)
 
-A note that was written is indexed at once. Talk that is still going on is taken in at the first poll at which nobody is
+A note that was written is indexed as soon as the call that wrote it is over: beside the index each of its last steps would
+wait for the interpreter. Talk that is still going on is taken in at the first poll at which nobody is
 being served, and gets its vectors once nobody was for a second: an add that had to share the interpreter with the indexing of
 the one before would take three times as long. While calls never cease, some of it is taken in every half second, or so much
-more rarely that it costs a twentieth of the time, and all of it at the next scan. Whoever searches or waits for it ends the
-waiting. What nobody waits for has one thread, which gives way to calls and to the index before each piece.
+more rarely that it costs a twentieth of the time, and all of it at the next scan, which lets calls go first. Whoever searches or
+waits for it ends the waiting. What nobody waits for has one thread, which gives way to calls and to the index before each piece.
 
 Every process with an open memory may run one. The lease decides who works; the others only wait to take over,
 which a dead holder's lock allows at once. A failing step is recorded and tried again; it never ends the life.
@@ -198,7 +199,7 @@ class Daemon:
     def _queued(self, kinds: Collection[str]) -> None:
         if any(kind != "session" for kind in kinds):
             self._notes_queued = True
-            self._wake.set()
+            self._traffic.afterwards(self._wake.set)
 
     def _wanted(self, vectors: bool) -> None:
         """Somebody asks for what is queued."""
@@ -209,7 +210,11 @@ class Daemon:
             self._vectors.wake()
 
     def _spawn(self, name: str, run: Callable[[], None]) -> None:
-        thread = threading.Thread(target=run, name=f"cairn-{name}", daemon=True)
+        def live() -> None:
+            self._traffic.begin_background()
+            run()
+
+        thread = threading.Thread(target=live, name=f"cairn-{name}", daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -239,6 +244,8 @@ class Daemon:
                     since = time.monotonic() - scanned
                     everything = since >= self._scan_seconds
                     if everything or (self._scan_now.is_set() and since >= pause):
+                        # Whoever waits for a scan does it; here it comes after the calls, with all that it finds.
+                        self._traffic.give_way(unless=lambda: self._rows_wanted)
                         lost = self._scan_now.is_set()
                         self._scan_now.clear()
                         begun = time.monotonic()
@@ -348,7 +355,9 @@ class Daemon:
         """One piece of one kind of work, after those who wait; where more is to be done, it has another turn at once."""
         piece.is_woken, pause = False, piece.every_seconds
         if piece.everywhere or self._holding:
-            self._beside_people = self._traffic.give_way(QUIET_SECONDS)
+            self._beside_people = self._traffic.give_way(
+                QUIET_SECONDS, unless=lambda: piece is self._vectors and self._indexer.vectors_awaited > 0
+            )
             try:
                 pause = 0.0 if piece.run() else pause
                 self._told.went_well(piece.name)

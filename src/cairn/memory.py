@@ -11,9 +11,11 @@ awaited twin is in `aio.py`. Engines are picked in `parts.py` and nowhere else.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -63,6 +65,14 @@ class Memory(
         self._clock = clock
         self._opened: Parts | None = None
         self._process = 0
+        self._entered = 0
+        self._entering = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        raise Invalid(
+            "A memory belongs to the process that opens it and cannot be copied, pickled or sent to another: "
+            "hand on its root (str) and open that there."
+        )
 
     def __enter__(self) -> Memory:
         if any(process != os.getpid() for process in list(_open.values())):
@@ -71,9 +81,17 @@ class Memory(
                 "A memory was open in the process that this one was forked from, and its threads and locks did not come"
                 " along: fork first and open it in each child (gunicorn: in post_fork), or start children by spawn."
             )
+        with self._entering:
+            if self._opened is None:
+                self._open()
+            self._entered += 1  # who enters an open memory shares it: it is closed when the last has left
+        return self
+
+    def _open(self) -> None:
         parts = Parts(self.settings, clock=self._clock, patient=not self._background)
         self._opened, self._process = parts, os.getpid()
         _open[self] = self._process
+        atexit.register(self._left_open)
         try:
             if self._background:
                 from cairn import background
@@ -86,26 +104,40 @@ class Memory(
             self._opened = None
             self._close(parts)
             raise
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._opened is None:
             return
-        parts, self._opened = self._opened, None
         if self._process != os.getpid():
+            self._opened = None
             return  # a copy of it after a fork: closing is for the process that opened it
-        try:
-            if not self._background and parts.is_open("engine"):
-                parts.engine.run_due(seconds=10.0)  # a lone call does its own thinking
-        except CairnError as trouble:
-            # What was asked for is done and acknowledged; thinking is taken up by the next to open the root.
-            log.warning("strategies: left for later: %s", trouble)
-        finally:
-            self._close(parts)
+        with self._entering:
+            self._entered -= 1
+            if self._entered or (parts := self._opened) is None:
+                return
+            self._opened = None
+            try:
+                if not self._background and parts.is_open("engine"):
+                    parts.engine.run_due(seconds=10.0)  # a lone call does its own thinking
+            except CairnError as trouble:
+                # What was asked for is done and acknowledged; thinking is taken up by the next to open the root.
+                log.warning("strategies: left for later: %s", trouble)
+            finally:
+                self._close(parts)
+
+    def _left_open(self) -> None:
+        """Close it where a program ends without: a thread that is cut off inside the model's runtime aborts the process."""
+        if self._process != os.getpid():
+            return
+        with self._entering:
+            parts, self._opened = self._opened, None
+            if parts is not None:
+                self._close(parts)
 
     def _close(self, parts: Parts) -> None:
+        atexit.unregister(self._left_open)
         try:
             parts.close()
         finally:

@@ -177,6 +177,7 @@ class Parts:
         except StorageFailed:
             if not patient:
                 raise
+        self.storage.keep()
         self.index_dir = _checked_index_dir(settings, self.storage, self.root)
         self.closing.callback(self.storage.close)
         self.storage.derive_by(lambda: self.derived)
@@ -213,7 +214,7 @@ class Parts:
             from cairn.engines.postgres_state import PostgresState
 
             return PostgresState(database, self.index_dir, self.clock)
-        from cairn.engines.sqlite import SqliteState
+        from cairn.engines.changes import SqliteState
 
         made = SqliteState(self.index_dir, clock=self.clock)
         self.closing.callback(made.close)
@@ -242,7 +243,7 @@ class Parts:
             from cairn.retrieval.library import noticed
 
             observer.tell(changes)
-            return state.enqueue(noticed(changes))
+            return self.traffic.wrote(state.enqueue(noticed(changes)))
 
         return Notebook(self.storage, self.locks, clock=self.clock, on_change=written, history=self.runs)
 
@@ -373,7 +374,10 @@ class Parts:
         """Folds new rows into the tables."""
         from cairn.engines.lance import Folder
 
-        made = Folder(self.index, self.lance, enabled=self.settings.index.engine != "memory")
+        chosen = self.settings.index
+        # Where memory answers for everybody, the tables are only kept ready for those who grow beyond it.
+        seldom_below = chosen.memory_rows // 2 if chosen.engine == "auto" and self.database() is None else 0
+        made = Folder(self.index, self.lance, enabled=chosen.engine != "memory", seldom_below=seldom_below)
         self.closing.callback(made.stop)
         return made
 
@@ -436,6 +440,7 @@ class Parts:
             pages=self.index,
             on_hits=self._count_hits,
             past=self._known_at,
+            opposed=self._opposed,
             on_asked=self.indexer.asked,
             on_behind=lambda: self.indexer.on_wanted(True),
             one_look=self.index.database.one_look,
@@ -582,6 +587,12 @@ class Parts:
         self.observer.look_around(scope.space)
         return self.scan.as_of(scope, self.observer.of(scope.space).as_of(when), when)
 
+    def _opposed(self, scope: Scope, memory_id: str) -> Sequence[tuple[str, datetime | None]]:
+        try:
+            return [(one.entry_id, one.created_at) for one in self.keeper.opposed(scope, memory_id)]
+        except CairnError:  # it has gone since it was indexed, or its notes cannot be read now
+            return ()
+
     def _count_hits(self, scope: Scope, hits: Sequence[Hit]) -> None:
         self.keeper.record_hits([(scope, hit.entry_id) for hit in hits])
 
@@ -599,9 +610,14 @@ class Parts:
         notes = [str(one) for one in waiting if one.scope == scope]
         return replace(fresh, notes=(*fresh.notes, *notes)) if notes else fresh
 
-    def settle(self, *, embed: bool = False) -> None:
-        """A lone call does its own indexing; a disk that refuses costs freshness, not the answer."""
-        if self.daemon is None:
+    def settle(self, *scopes: Scope, embed: bool = False) -> None:
+        """What was written here is in the answer to whoever asks next, unless that takes long, or the disk refuses.
+
+        A lone call does its own indexing; else the background does, first of these scopes.
+        """
+        if self.daemon is not None:
+            self.indexer.wait_a_moment(self.traffic.written, scopes, embed=embed)
+        else:
             try:
                 self.catch_up(10.0, embed=embed)
             except CairnError as error:
@@ -720,13 +736,15 @@ class _Derived(DerivedMaintenance):
         self._parts = parts
 
     def reindex(self, tier: Tier) -> None:
-        if tier is not Tier.SHARED_ABSTRACTS:
-            self._parts.indexer.reindex(tier)
-            return
-        from cairn.governed import pages
+        if tier is Tier.LOCAL_INDEX:
+            self._parts.indexer.rebuild()
+        elif tier is Tier.SHARED_ABSTRACTS:
+            from cairn.governed import pages
 
-        for space in self._parts.root.spaces():
-            pages.refresh(self._parts.keeper, space)
+            for space in self._parts.root.spaces():
+                pages.refresh(self._parts.keeper, space)
+        else:
+            raise Invalid(f"{tier.value} is the truth: nothing can make it anew.", tier=tier.value)
 
     def changed_since(self, mtime: float) -> list[Locator]:
         return self._parts.indexer.changed_since(mtime)

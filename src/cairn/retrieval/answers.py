@@ -19,10 +19,10 @@ from cairn.errors import Invalid
 from cairn.index import filters
 from cairn.index.corpus import AGENT_DOCUMENTS, SKILL_FILE, Row
 from cairn.notes.format import list_items
+from cairn.talk.lines import message_to
 from cairn.talk.messages import read_inline
 from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
 
-METHODS = ("keyword", "vector", "hybrid", "agentic", "llm_multiround")
 MAX_TOP_K = 100
 LISTS = ("episodes", "profiles", "agent_cases", "agent_skills", "memories", "knowledge")
 # Kinds that are looked for where a request names them, and the list of each.
@@ -50,7 +50,7 @@ _LEAST_TOKENS = 4
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """One question. Exactly one of `user_id` and `agent_id` says whose memory is asked, or `scope` alone does.
+    """One question to one owner's memory, `scope`.
 
     `radius` is the least cosine at which meaning alone counts; `min_score` the least score returned.
     `evidence` asks for that many verbatim messages, `token_budget` bounds the words of the whole answer, and
@@ -63,10 +63,7 @@ class SearchRequest:
     """
 
     query: str
-    user_id: str | None = None
-    agent_id: str | None = None
-    app_id: str = "default"
-    project_id: str = "default"
+    scope: Scope
     method: str = "hybrid"
     top_k: int = -1
     radius: float | None = None
@@ -83,7 +80,6 @@ class SearchRequest:
     min_lsn: int | None = None
     wait_seconds: float = 10.0
     as_of: datetime | None = None
-    scope: Scope | None = None
     limited_to: Collection[str] | None = None
     is_use: bool = True
     kinds: Sequence[str] = ()
@@ -154,52 +150,26 @@ def owner_scope(user_id: str | None, agent_id: str | None, app_id: str, project_
     return Scope(space, "user", user_id) if user_id is not None else Scope(space, "agent", agent_id or "")
 
 
-def checked(request: SearchRequest, settings: Settings) -> tuple[Scope, str, filters.Group]:
-    """The scope, the method and the filter of a request, or `Invalid` with the field that breaks a rule."""
-    query = request.query
-    if not isinstance(query, str):
-        raise Invalid(f"query must be a text, not {type(query).__name__}.", field="query")
-    if not query.strip():
+def checked(request: SearchRequest, settings: Settings) -> tuple[str, filters.Group]:
+    """The method and the filter of a request, or `Invalid` with the field that breaks a rule.
+
+    Each field by itself is what its operation says of it; here is what is known only of them together, or by the settings.
+    """
+    if not request.query.strip():
         raise Invalid("query is blank: say what to look for.", field="query")
     limit = settings.server.max_query_chars
-    if len(query) > limit:
-        raise Invalid(f"query has {len(query)} characters, more than {limit}: shorten it.", field="query")
-    if request.method not in METHODS:
-        raise Invalid(f'"{request.method}" is not a method ({", ".join(METHODS)}).', field="method")
-    for name in ("top_k", "evidence", "token_budget", "min_lsn"):
-        value = getattr(request, name)
-        if not _whole(value) and not (value is None and name in {"token_budget", "min_lsn"}):
-            raise Invalid(f"{name} must be a whole number, not {value!r:.60}.", field=name)
+    if len(request.query) > limit:
+        raise Invalid(
+            f"query has {len(request.query)} characters, more than {limit}: shorten it.", field="query"
+        )
     if not (request.top_k == -1 or 1 <= request.top_k <= MAX_TOP_K):
         raise Invalid(
             f"top_k is {request.top_k}: use -1 for the default, or 1 to {MAX_TOP_K}.", field="top_k"
         )
-    if not 0 <= request.evidence <= MAX_TOP_K:
-        raise Invalid(f"evidence is {request.evidence}: use 0 to {MAX_TOP_K}.", field="evidence")
-    for name in ("radius", "min_score"):
-        value = getattr(request, name)
-        if value is not None and not (isinstance(value, int | float) and 0 <= value <= 1):
-            raise Invalid(f"{name} is {value!r:.60}: use a number from 0 to 1.", field=name)
-    if request.token_budget is not None and request.token_budget < 0:
-        raise Invalid(
-            f"token_budget is {request.token_budget}: use 0 or more, or leave it out for no bound.",
-            field="token_budget",
-        )
-    if request.consistency not in {"eventual", "strong"}:
-        raise Invalid(
-            f'consistency "{request.consistency}" is neither eventual nor strong.', field="consistency"
-        )
     if unknown := [kind for kind in request.kinds if str(kind) not in FURTHER]:
         raise Invalid(f'kinds: "{str(unknown[0])[:60]}" is not one of {", ".join(FURTHER)}.', field="kinds")
-    scope = request.scope or owner_scope(
-        request.user_id, request.agent_id, request.app_id, request.project_id
-    )
     method = "agentic" if request.method == "llm_multiround" else request.method
-    return scope, method, filters.parse(request.filters, zone=settings.zone)
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return method, filters.parse(request.filters, zone=settings.zone)
 
 
 def tokens_of(text: str) -> int:
@@ -332,13 +302,17 @@ def _of_hit(hit: Hit) -> dict[str, Any]:
 def ended(fact: Row | Hit) -> dict[str, str]:
     """Since when a fact is over, and by which other; nothing for one that stands."""
     by, until = _text(fact.fields.get("superseded_by")), _text(fact.fields.get("until"))
+    until = until or _text(fact.fields.get("superseded_at"))[: len("2026-11-30")]
     return {"superseded_by": fact.scope.public_id(by), "until": until} if by and until else {}
 
 
-def as_told(fact: Hit) -> str:
-    """A fact in an answer that is read, with the day since which it is over."""
-    over = ended(fact)
-    return f"{fact.text} (earlier, until {over['until']})" if over else fact.text
+def as_told(fact: Hit, text: str | None = None) -> str:
+    """A fact or memory in an answer that is read, with the day since which it is over, or since which another says otherwise."""
+    over, text = ended(fact), fact.text if text is None else text
+    if since := _text(fact.fields.get("contradicted_at"))[: len("2026-11-30")]:
+        by = fact.scope.public_id(_text(fact.fields.get("contradicted_by")))
+        return f"{text} (earlier; {by} of {since} says otherwise)"
+    return f"{text} (earlier, until {over['until']})" if over else text
 
 
 def as_said(item: Evidence) -> str:
@@ -516,19 +490,7 @@ def shown_message(
     said: Message, *, app: str, project: str, session_id: str, zone: tzinfo = UTC
 ) -> dict[str, Any]:
     """A message as it was said, with where it was said."""
-    content: str | list[dict[str, Any]]
-    if isinstance(said.content, str):
-        content = said.content
-    else:
-        names = ("type", "text", "uri", "base64", "ext", "name", "extras")
-        content = [
-            {name: getattr(item, name) for name in names if getattr(item, name) is not None}
-            for item in said.content
-        ]
-    calls = [
-        {"id": call.id, "type": call.type, "function": {"name": call.name, "arguments": call.arguments}}
-        for call in said.tool_calls
-    ]
+    kept = message_to(said)
     return {
         "id": said.id,
         "app_id": app,
@@ -537,9 +499,9 @@ def shown_message(
         "sender_id": said.sender_id,
         "sender_name": said.sender_name,
         "role": said.role,
-        "content": content,
+        "content": kept["content"],
         "timestamp": shown_time(said.timestamp, zone),
-        "tool_calls": calls or None,
+        "tool_calls": kept.get("tool_calls"),
         "tool_call_id": said.tool_call_id,
         **_labelled(said.tags, said.metadata),
     }

@@ -58,6 +58,7 @@ def fits_of(
     ease: float = 0.0,
     doubt: float = 0.0,
     by_name: np.ndarray | None = None,
+    on_purpose: np.ndarray | None = None,
 ) -> np.ndarray:
     """How surely rows answer, 0 to 1, from everything that is known of each: one calibration for every kind of row.
 
@@ -73,6 +74,7 @@ def fits_of(
         ease: How much sooner a row is believed because there are few of them (`ease_of`); below 0 the later.
         doubt: How much later nearness is believed because the question's words are not this memory's (`doubt_of`).
         by_name: How far each row is near by the name of whom is asked about and by nothing else, 0 to 1 (`by_name_alone`).
+        on_purpose: Which rows were kept on purpose: such are sooner asked for than what was said in passing.
     """
     import numpy as np
 
@@ -105,6 +107,8 @@ def fits_of(
     )
     if by_name is not None:
         lean = lean - np.float32(_NAME_ALONE) * by_name
+    if on_purpose is not None:
+        lean = lean + np.float32(_ON_PURPOSE) * on_purpose
     known = _sure(_CLOSE, lean, cosine, share)
     if late is not None:
         matched = _sure(_MATCHED, lean, cosine, share, late)
@@ -127,8 +131,12 @@ _MANY_ROWS, _PER_SIZE = 80, 0.5
 # In a large memory something is near to whatever is asked all day; a question about nobody here must do this much better,
 # and this much more if none of its words was ever said here.
 _UNMEANT, _UNHEARD = 0.5, 2.0
+# Beyond this one fit is as good as another.
+_SUREST = 0.9999
 # How much later nearness is believed that comes from a name alone: about what the name makes of it.
 _NAME_ALONE = 2.5
+# How much sooner a governed memory is believed to answer: chosen on two made-up memories of some forty (docs/benchmarks.md).
+_ON_PURPOSE = 0.5
 
 
 def ease_of(rows: int, *, is_meant: bool) -> float:
@@ -180,6 +188,22 @@ def _sure(weights: Sequence[float], lean: np.ndarray, *signals: np.ndarray) -> n
     for weight, signal in zip(weights, signals, strict=False):
         total += np.float32(weight) * signal
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(total, -30.0, 30.0))), np.float32)
+
+
+def beside(best: float, least: float) -> float:
+    """How well a governed memory has to fit to be told beside one that fits `best`, where `least` is the bar for each.
+
+    At least half as far above the bar as the best, in log odds: what is near because all that is kept here is of one
+    matter stays far behind what answers, and two that answer together are close.
+
+    >>> round(beside(0.98, 0.35), 2), round(beside(0.4, 0.35), 2), beside(0.2, 0.35)
+    (0.84, 0.37, 0.35)
+    """
+    if best <= least or least <= 0.0:
+        return least
+    surest = min(best, _SUREST)
+    odds = math.sqrt(surest / (1.0 - surest) * least / (1.0 - least)) if least < 1.0 else math.inf
+    return odds / (1.0 + odds) if odds < math.inf else 1.0
 
 
 def fit_by_words(query: str, text: str, held: Mapping[str, int]) -> float:

@@ -29,7 +29,6 @@ from cairn.notes.notebook import ChangeType, OwnTexts
 from cairn.retrieval.library import is_linked, kind_of, noticed, places_of, read_file
 from cairn.retrieval.reading import MAX_ENTRY_BYTES, PART_MARK, Look, Recent
 from cairn.seams import (
-    DerivedMaintenance,
     Embedder,
     Glance,
     Known,
@@ -38,7 +37,6 @@ from cairn.seams import (
     Noticed,
     State,
     StorageBackend,
-    Tier,
 )
 from cairn.seams.models import TokenVectors
 from cairn.talk.sessions import SessionLog
@@ -64,6 +62,8 @@ _REMOVED_KEPT = 1000
 _TURN, _EVERYTHING = 0.9, 10
 _LEFT_SECONDS = 0.5
 _FIRST_ASK_SECONDS = 5.0
+_MOMENT_SECONDS, _FEW = 0.25, 64
+_LOADING_SECONDS = 1.0
 _MOST_ASKED = 100_000
 
 
@@ -76,7 +76,7 @@ class Scanned:
     lsn: int
 
 
-class Indexer(DerivedMaintenance):
+class Indexer:
     """Keeps the index in step with the files.
 
     Args:
@@ -138,6 +138,9 @@ class Indexer(DerivedMaintenance):
         """Whether talk that other machines wrote is left until somebody asks here for one of those who are in it."""
         self._left = LeftTalk()
         self._asked: dict[Scope, float] = {}
+        self._waited: dict[tuple[tuple[str, ...], str], int] = {}
+        self.vectors_awaited = 0
+        """How many callers wait for vectors now."""
         self.on_wanted: Callable[[bool], None] = lambda _vectors: None
         """Told when somebody asks for what is queued, and whether for its vectors, too: whoever indexes need not poll."""
 
@@ -659,18 +662,45 @@ class Indexer(DerivedMaintenance):
         if lsn is not None and lsn > last:
             lsn = self.scan().lsn
         target = lsn if lsn is not None else last
-        within = places_of(scope) if scope is not None else ()
+        return self._wait(target, places_of(scope) if scope is not None else (), deadline)
+
+    def wait_a_moment(self, lsn: int, scopes: Sequence[Scope] = (), *, embed: bool = False) -> None:
+        """Wait for the changes of some scopes up to `lsn`, unless that takes long: the answer then tells what is pending.
+
+        With `embed`, for the vectors of their rows, too. What was waited for once is not waited for again.
+        """
+        within = tuple(dict.fromkeys(place for scope in scopes for place in places_of(scope)))
+        try:
+            if self._is_news(lsn, within, "rows"):
+                now = self._queue.glance(within)
+                if 0 < now.pending <= _FEW and now.applied_lsn < lsn:
+                    self._wait(lsn, within, time.monotonic() + _MOMENT_SECONDS)
+                self._waited[within, "rows"] = lsn
+            if embed and self._is_news(lsn, within, "vectors") and (embedder := self._embedder()) is not None:
+                if 0 < self._without_vector(scopes) <= _FEW:
+                    longest = _MOMENT_SECONDS if embedder.loaded else _LOADING_SECONDS
+                    self._wait_for_vectors(scopes, time.monotonic() + longest)
+                self._waited[within, "vectors"] = lsn
+        except Unavailable:
+            return
+
+    def _is_news(self, lsn: int, within: tuple[str, ...], what: str) -> bool:
+        if len(self._waited) >= _MOST_ASKED:
+            self._waited.clear()
+        return self._waited.get((within, what), 0) < lsn
+
+    def _wait(self, target: int, within: Sequence[str], deadline: float) -> bool:
         with self._progress:
             self._wanted.update(within)
         self.on_wanted(False)
         try:
-            return self._wait(target, within, deadline)
+            return self._is_reached(target, within, deadline)
         finally:
             with self._progress:
                 self._wanted.subtract(within)
                 self._wanted = +self._wanted
 
-    def _wait(self, target: int, within: Sequence[str], deadline: float) -> bool:
+    def _is_reached(self, target: int, within: Sequence[str], deadline: float) -> bool:
         pause = 0.002
         while True:
             if not self._queue.waiting(target, within) and self._queue.ready_for() == self._index.generation:
@@ -701,16 +731,30 @@ class Indexer(DerivedMaintenance):
         deadline = time.monotonic() + timeout
         reached = self.wait(self.scan(scope).lsn, timeout, scope)
         if embed:
-            self.on_wanted(True)
-        while embed and self._embedder() is not None and time.monotonic() < deadline:
-            with self.lease() as mine:
-                if mine and not self.embed():
-                    break
-            if not self._index.pending_count(scope):
-                break
-            if not mine:
-                time.sleep(0.02)
+            self._wait_for_vectors(() if scope is None else (scope,), deadline)
         return reached
+
+    def _without_vector(self, scopes: Sequence[Scope]) -> int:
+        return sum(map(self._index.pending_count, scopes)) if scopes else self._index.pending_count()
+
+    def _wait_for_vectors(self, scopes: Sequence[Scope], deadline: float) -> None:
+        """Wait until the rows of some scopes have their vectors; where nobody holds the lease, the caller makes them."""
+        with self._progress:
+            self.vectors_awaited += 1
+        self.on_wanted(True)
+        try:
+            while self._embedder() is not None and time.monotonic() < deadline:
+                with self.lease() as mine:
+                    if mine and not self.embed():
+                        break
+                if not self._without_vector(scopes):
+                    break
+                if not mine:
+                    with self._progress:
+                        self._progress.wait(0.02)
+        finally:
+            with self._progress:
+                self.vectors_awaited -= 1
 
     def _tell(self) -> None:
         with self._progress:
@@ -742,14 +786,6 @@ class Indexer(DerivedMaintenance):
                     f"Another process looks after the index and has done nothing for {_STALLED_SECONDS:g} s (is it "
                     "stopped, or its disk?): let it go on or end it, then ask again. Searches look through the notes meanwhile."
                 )
-
-    def reindex(self, tier: Tier) -> None:
-        """Rebuild the local index. Pages (`SHARED_ABSTRACTS`) are made by the history; SOURCE is the truth."""
-        if tier is not Tier.LOCAL_INDEX:
-            raise Invalid(
-                f"{tier.value} is not made by the indexer: only {Tier.LOCAL_INDEX.value} is.", tier=tier.value
-            )
-        self.rebuild()
 
     def changed_since(self, mtime: float) -> list[Locator]:
         """Files of the truth modified strictly after `mtime`, by key: a hint, to be settled by hash."""

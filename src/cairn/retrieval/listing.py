@@ -8,33 +8,16 @@ from datetime import UTC, datetime, tzinfo
 from operator import itemgetter
 from typing import Any
 
-from cairn.errors import Invalid
 from cairn.index import filters as filter_language
-from cairn.index.corpus import PAGE_ORDER, Pages, Row
+from cairn.index.corpus import Pages, Row
 from cairn.retrieval import fitting
-from cairn.retrieval.answers import ARRAYS, ROWS_OF, owner_scope, shown, shown_freshness
+from cairn.retrieval.answers import ARRAYS, ROWS_OF, shown, shown_freshness
 from cairn.retrieval.lexical import ScannedScope
 from cairn.types import Freshness, Scope
 
-MAX_PAGE_SIZE = 100
+_AT_ONCE, _MOST_COMING = 100, 20
 _MAX_OFFSET = 2**62
 _MOST_PLANS = 2000  # plans of one owner that are looked through for what is coming up, the newest first
-
-
-@dataclass(frozen=True, slots=True)
-class GetRequest:
-    """What is asked for. Exactly one of `user_id` and `agent_id` names the owner."""
-
-    memory_type: str
-    user_id: str | None = None
-    agent_id: str | None = None
-    app_id: str = "default"
-    project_id: str = "default"
-    page: int = 1
-    page_size: int = 20
-    sort_by: str = "timestamp"
-    sort_order: str = "desc"
-    filters: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +68,19 @@ class Listing:
         self._zone = zone
         self._fallback = fallback
 
-    def get(self, request: GetRequest) -> GetResult:
-        """The page, however far out; an unknown owner has none.
-
-        Raises:
-            Invalid: a bad owner, type, page, order or filter.
-        """
-        scope = owner_scope(request.user_id, request.agent_id, request.app_id, request.project_id)
-        if request.memory_type not in ARRAYS:
-            raise Invalid(
-                f'memory_type "{str(request.memory_type)[:60]}" is not one of {", ".join(ARRAYS)}.',
-                field="memory_type",
-            )
-        if request.sort_by not in PAGE_ORDER:
-            raise Invalid(
-                f'sort_by "{str(request.sort_by)[:60]}" is not one of {", ".join(PAGE_ORDER)}.',
-                field="sort_by",
-            )
-        if request.sort_order not in {"asc", "desc"}:
-            raise Invalid(
-                f'sort_order "{str(request.sort_order)[:60]}" is not one of asc, desc.', field="sort_order"
-            )
-        _whole("page", request.page, 1, None)
-        _whole("page_size", request.page_size, 1, MAX_PAGE_SIZE)
-        where = filter_language.parse(request.filters, zone=self._zone)
+    def get(
+        self,
+        scope: Scope,
+        memory_type: str,
+        *,
+        page: int = 1,
+        page_size: int = 20,
+        sort_by: str = "timestamp",
+        sort_order: str = "desc",
+        filters: Mapping[str, Any] | None = None,
+    ) -> GetResult:
+        """One page, however far out; an unknown owner has none. Raises `Invalid` for a filter that means nothing."""
+        where = filter_language.parse(filters, zone=self._zone)
         while True:
             freshness = self._freshness(scope)
             pages: Pages = self._pages
@@ -116,22 +88,22 @@ class Listing:
                 pages = scanned
                 told = "the index is being rebuilt: this page comes from a scan of the notes"
                 freshness = replace(freshness, notes=(*freshness.notes, told, *scanned.troubles))
-            page = pages.page(
+            found = pages.page(
                 scope,
-                ROWS_OF.get(request.memory_type, (request.memory_type,)),
+                ROWS_OF.get(memory_type, (memory_type,)),
                 where=where,
-                sort=request.sort_by,
-                descending=request.sort_order == "desc",
-                offset=min((request.page - 1) * request.page_size, _MAX_OFFSET),
-                limit=request.page_size,
+                sort=sort_by,
+                descending=sort_order == "desc",
+                offset=min((page - 1) * page_size, _MAX_OFFSET),
+                limit=page_size,
             )
-            items = [shown(row, self._zone) for row in pages.rows(scope, page.rowids)]
+            items = [shown(row, self._zone) for row in pages.rows(scope, found.rowids)]
             # An index that went away while it was asked is asked again, or its answer is marked.
             if freshness.state == "rebuilding" or self._freshness(scope).generation == freshness.generation:
                 break
         return GetResult(
-            **{ARRAYS[request.memory_type]: items},
-            total_count=page.total,
+            **{ARRAYS[memory_type]: items},
+            total_count=found.total,
             count=len(items),
             freshness=freshness,
         )
@@ -142,20 +114,20 @@ class Listing:
             return None
         return self._fallback(scope)
 
-    def upcoming(self, scope: Scope, start: datetime, end: datetime, limit: int = 20) -> list[Row]:
+    def upcoming(self, scope: Scope, start: datetime, end: datetime) -> list[Row]:
         """The owner's plans whose window touches the time from `start` to `end`, the soonest first."""
         found = []
         pages = self._scanned(scope, self._freshness(scope)) or self._pages
-        for offset in range(0, _MOST_PLANS, MAX_PAGE_SIZE):
-            page = pages.page(scope, ["foresight"], offset=offset, limit=MAX_PAGE_SIZE)
+        for offset in range(0, _MOST_PLANS, _AT_ONCE):
+            page = pages.page(scope, ["foresight"], offset=offset, limit=_AT_ONCE)
             for row in pages.rows(scope, page.rowids):
                 begins = fitting.moment_of(row.fields.get("start_time"))
                 ends = fitting.end_of(row.fields.get("end_time") or row.fields.get("start_time"))
                 if begins is not None and begins <= end and (ends or begins) >= start:
                     found.append((due_of(row, self._zone) or str(row.fields.get("end_time", "")), row))
-            if len(page.rowids) < MAX_PAGE_SIZE:
+            if len(page.rowids) < _AT_ONCE:
                 break
-        return [row for _, row in sorted(found, key=itemgetter(0))[:limit]]
+        return [row for _, row in sorted(found, key=itemgetter(0))[:_MOST_COMING]]
 
 
 def due_of(row: Row, zone: tzinfo) -> str:
@@ -167,15 +139,3 @@ def due_of(row: Row, zone: tzinfo) -> str:
         return ""
     told = datetime.fromtimestamp(row.timestamp_ms / 1000, zone).date().isoformat()
     return begins if begins[:10] > told else ends or begins
-
-
-def _whole(name: str, value: object, low: int, high: int | None) -> None:
-    if (
-        isinstance(value, int)
-        and not isinstance(value, bool)
-        and value >= low
-        and (high is None or value <= high)
-    ):
-        return
-    span = f"{low} or more" if high is None else f"{low} to {high}"
-    raise Invalid(f"{name} must be a whole number of {span}.", field=name)

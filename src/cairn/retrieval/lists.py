@@ -6,6 +6,7 @@ best of them looked at word piece by word piece, and how well each fits, which i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
@@ -22,12 +23,12 @@ from cairn.index.corpus import (
     Row,
     SearchIndex,
 )
-from cairn.language import asking
+from cairn.language import asking, words
 from cairn.language.sentences import PASSAGE_BYTES, passages
 from cairn.notes.format import list_items
 from cairn.retrieval import rank
 from cairn.retrieval.answers import SearchRequest
-from cairn.retrieval.fitting import expired, falling, fits_of, says_nothing, standing
+from cairn.retrieval.fitting import beside, expired, falling, fits_of, moment_of, says_nothing, standing
 from cairn.seams.models import TokenVectors
 from cairn.types import Evidence, Hit, Scope
 
@@ -38,8 +39,12 @@ if TYPE_CHECKING:
 _FACTS_PER_EPISODE = 5
 _ROWS_KEPT = 4096
 _PIECES_KEPT = 2000
+_MOST_ASKED = 64
+# A name that is said three times stands in so many rows: the messages, their episodes and what was made of them.
+_ROWS_OF_A_NAME = 9
 _EXCERPT_CHARS, _EXCERPT_MESSAGES = 2 * PASSAGE_BYTES, 3
 GAP = "[…]"
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 # Which kinds of rows a list holds, where that is more than its own.
 ROWS_SHOWN_AS = {"agent_document": AGENT_DOCUMENTS, "agent_skill": ("agent_skill", SKILL_FILE)}
 
@@ -100,6 +105,7 @@ class ScopeQuestion:
         pieces: The word pieces of the question, in the voice of whom it is about; None where nothing is matched by them.
         part: For each row the place of the passage of it that speaks best to the question.
         worth: How well each row and each passage speaks to it, by meaning and words together.
+        weights: What each word of the question counts for that says something.
         covered: Which share of the question's words each row holds.
         late: How well its word pieces match, where it was looked at.
         ease: How much sooner a row is believed for the size of the memory.
@@ -127,6 +133,7 @@ class ScopeQuestion:
     pieces: TokenVectors | None
     part: np.ndarray
     worth: np.ndarray
+    weights: Mapping[str, float]
     covered: np.ndarray
     late: np.ndarray
     ease: float
@@ -371,19 +378,22 @@ class ScopeQuestion:
         if self.by_cosine is not None:
             scores = self.by_cosine[at]
         # Only memories expire between being indexed and being asked for: a few more make up for those.
-        spare = count + 10 if (self.corpus.kind[at] == KIND_CODES["memory"]).any() else 0
+        are_memories = bool((self.corpus.kind[at] == KIND_CODES["memory"]).any())
+        spare = count + 10 if are_memories else 0
         ranked = rank.top(scores, count + spare, usable)
         if fits is None:
             self._look_closer(at[ranked])
         rows = self._rows(self.corpus.rowid[at[ranked]].tolist())
         fitting = fits(ranked) if fits is not None else self._fits(at[ranked])
         best = max(1e-6, float(scores[ranked[0]])) if len(ranked) else 1.0
+        # Each governed memory says one thing; the rest of an episode or a document may say another.
+        least = beside(float(fitting.max(initial=0.0)), self.least) if are_memories else self.least
         out = []
         for place, fit in zip(ranked.tolist(), fitting.tolist(), strict=True):
             row = rows.get(int(self.corpus.rowid[at[place]]))
             if row is None or expired(row, self.now):
                 continue
-            if self.request.for_injection and (fit < self.least or says_nothing(row.text)):
+            if self.request.for_injection and (fit < least or says_nothing(row.text)):
                 continue
             share = max(0.05, float(scores[place]) / best)
             score = fit if self.by_cosine is None else min(1.0, max(0.0, float(scores[place])))
@@ -437,6 +447,7 @@ class ScopeQuestion:
             ease=self.ease,
             doubt=self.doubt,
             by_name=None if self.by_name is None else self.by_name[at],
+            on_purpose=self.corpus.kind[at] == KIND_CODES["memory"],
         )
 
     def _explained(
@@ -473,20 +484,29 @@ class ScopeQuestion:
         if self.legs.cosine is None:
             loud = usable & (speaks | (talk.before(speaks.astype(np.float32)) > 0))
         lists = self.question.wants_several and self.by_cosine is None and len(talk.starts) > 1
-        best = rank.top(scores, max(1, 3 * count if lists else count), loud)
+        best = rank.top(scores, max(rank.READ_FOR_ENDS, 3 * count if lists else count), loud)
         first = int(best[0]) if len(best) else -1
         chosen = rank.spread(best.tolist(), scores, talk, count) if lists else best[:count].tolist()
-        if self.by_cosine is None and self.legs.cosine is not None and self.corpus.vectors is not None:
-            older, vectors = self.question.wants_former, self.corpus.vectors
-            chosen, scores = rank.newer_first(chosen, scores, talk, vectors, older=older)
+        if self.by_cosine is None:
+            older = self.question.wants_former
+            near = self._near(talk, chosen)
+            chosen, scores = rank.newer_first(chosen, scores, talk, near, older=older)
+            near = self._near(talk, chosen)
             chosen, scores = rank.changed_first(
                 chosen,
                 scores,
                 talk,
-                vectors,
+                near,
                 lambda place: asking.tells_change(self._texts(talk.at[[place]])[0]),
                 older=older,
             )
+            if chosen:
+                others = [place for place in best[: rank.READ_FOR_ENDS].tolist() if place not in chosen]
+                ranked = [*chosen, *others]
+                ranked, scores = rank.renamed_first(
+                    ranked, scores, talk, self._ends_among(talk, ranked), older=older
+                )
+                chosen = ranked[: len(chosen)]
             first = chosen[0] if chosen else first
         chosen, over = self._ended(talk, chosen)
         more = [
@@ -504,6 +524,54 @@ class ScopeQuestion:
             "evidence": self._evidence(chosen, gate, scores, parts, over) if count else None,
             "unflushed": self._evidence(more, gate, scores, parts, {}),
         }
+
+    def _near(self, talk: rank.TalkOrder, places: Sequence[int]) -> np.ndarray:
+        """How near the messages at `places` lie to each other in meaning.
+
+        Where there is none for them, 1 is for two of which one says that what the question names changed, and the other names
+        it, too: one clause has to say both, and a single character is no word.
+        """
+        import numpy as np
+
+        at = talk.at[list(places)]
+        if self.legs.cosine is not None and self.corpus.vectors is not None:
+            meant = self.corpus.vectors[at]
+            return np.asarray(meant @ meant.T)
+        asked = frozenset(term for term in self.weights if len(term) > 1)
+        texts = self._texts(at)
+        named = [asked.intersection(words.tokens(text)) for text in texts]
+        changed = [
+            held and held.intersection(words.tokens(asking.said_changed(text)))
+            for held, text in zip(named, texts, strict=True)
+        ]
+        out = np.array([[bool(one & other) for other in named] for one in changed], np.float32)
+        return np.maximum(out, out.T) if len(places) else out
+
+    def _ends_among(self, talk: rank.TalkOrder, places: Sequence[int]) -> Callable[[int, int], bool]:
+        """Says of two of the `places` whether the first says to be over what the second names.
+
+        It calls it by a name that hardly anything else holds and the question lacks, and answers well enough for a prompt by itself.
+        """
+        at = talk.at[list(places)]
+        texts = dict(zip(places, self._texts(at), strict=True))
+        fits = dict(zip(places, self._fits(at).tolist(), strict=True))
+        asked = frozenset(words.query_terms(self.request.query, limit=_MOST_ASKED)) | words.stop_words()
+        asked |= {token for one in self.corpus.senders for token in words.tokens(one.name or one.id)}
+
+        @functools.cache
+        def over(place: int) -> str:
+            return asking.said_over(texts[place]) if fits[place] >= self.least else ""
+
+        def ends(later: int, earlier: int) -> bool:
+            said, before = over(later), texts[earlier]
+            if not said:
+                return False
+            shared = frozenset(words.tokens(said)) & frozenset(words.tokens(before))
+            held = self.index.frequencies(self.scope, tuple(shared - asked)) if shared - asked else {}
+            rare = [term for term, rows in held.items() if rows <= _ROWS_OF_A_NAME]
+            return bool(rare and asking.names_as_written("", rare, (said, before)))
+
+        return ends
 
     def open_talk(self, count: int) -> tuple[Evidence, ...]:
         """What was said last and is in no episode yet, in the order it was said."""
@@ -620,6 +688,43 @@ def _current_first(hits: Sequence[Hit]) -> list[Hit]:
             order.remove(hit)
             order.insert(order.index(newer) + 1, hit)
     return [replace(hit, score=shown.score) for hit, shown in zip(order, hits, strict=True)]
+
+
+def current_memories(
+    hits: Sequence[Hit], opposed: Callable[[Scope, str], Sequence[tuple[str, datetime | None]]]
+) -> tuple[Hit, ...]:
+    """Governed memories with what is no longer so marked, and behind what is so now where both are there.
+
+    `opposed` tells the live memories that say otherwise than one, and since when each is there: of two that nobody has
+    settled, the later one is what is so. Scores stay where they were, so they fall in the new order.
+    """
+    marked = list(hits)
+    newer: dict[str, str] = {}
+    for place, hit in enumerate(hits):
+        if by := str(hit.fields.get("superseded_by") or ""):
+            newer[hit.entry_id] = by
+        elif hit.fields.get("write_gate_reason") == "contradicts":
+            since = moment_of(hit.fields.get("created_at")) or hit.timestamp
+            mine = (since or _LONG_AGO, hit.entry_id)
+            later = max(
+                (
+                    one
+                    for name, at in opposed(hit.scope, hit.entry_id)
+                    if (one := (at or _LONG_AGO, name)) > mine
+                ),
+                default=None,
+            )
+            if later is not None:
+                newer[hit.entry_id] = later[1]
+                told = {"contradicted_by": later[1], "contradicted_at": later[0].isoformat()}
+                marked[place] = replace(hit, fields={**hit.fields, **told})
+    order = list(marked)
+    for hit in marked:
+        after = next((one for one in order if newer.get(hit.entry_id) in {one.entry_id, one.id}), hit)
+        if order.index(after) > order.index(hit):
+            order.remove(hit)
+            order.insert(order.index(after) + 1, hit)
+    return tuple(replace(hit, score=shown.score) for hit, shown in zip(order, hits, strict=True))
 
 
 def _passage(row: Row, part: Row) -> tuple[str, tuple[int, int, int] | None]:

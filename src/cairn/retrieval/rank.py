@@ -85,6 +85,8 @@ _SHORT_WORDS, _LATE_PER_LENGTH = 20, 0.02
 CANDIDATES = 100
 # So many of the best are read for whether they say why, where that is asked.
 READ_FOR_REASONS = 20
+# And so many for whether they say of what another names that it is over.
+READ_FOR_ENDS = 20
 # From this cosine on two messages of one sender are about one matter; so far apart two scores are about the same. Where the
 # later one says that something changed, less suffices, and they may be of two people.
 _ONE_MATTER, _ALIKE_SCORES = 0.65, 1.0
@@ -193,6 +195,7 @@ class TalkOrder:
         shared = np.zeros(len(self.starts), bool)
         shared[self.segment[1:][(follows) & (self.sender[1:] != self.sender[:-1])]] = True
         self.in_dialogue = self.among_people * shared[self.segment] if len(session) else self.question
+        self.is_note = self.among_people - self.in_dialogue
         self.time = ((flags & TIME_WORDS) > 0).astype(np.float32)
         self.number = ((flags & NUMBERS) > 0).astype(np.float32)
         # Long tool output is not better for being long: beyond a point length says nothing.
@@ -401,7 +404,9 @@ def reranked(
     total = np.zeros(len(chosen), np.float32)
     shares = {}
     for name, part in parts.items():
-        shares[name] = part * np.float32(LATE_SHARES.get(name, 1.0))
+        share = np.float32(LATE_SHARES.get(name, 1.0))
+        # A note is about one thing, and many of its pieces are about none of it: there the vector counts in full.
+        shares[name] = part * (share + (1 - share) * talk.is_note if name == "cosine" else share)
         total += shares[name][chosen]
     for name, values in late.features(talk, chosen).items():
         shares[name] = np.zeros(len(scores), np.float32)
@@ -573,14 +578,15 @@ def top(scores: np.ndarray, count: int, among: np.ndarray | None = None) -> np.n
 
 
 def newer_first(
-    ranked: Sequence[int], scores: np.ndarray, talk: TalkOrder, vectors: np.ndarray, *, older: bool = False
+    ranked: Sequence[int], scores: np.ndarray, talk: TalkOrder, near: np.ndarray, *, older: bool = False
 ) -> tuple[list[int], np.ndarray]:
     """The places `ranked`, best first, with what one sender said later before what they said earlier on the same matter.
 
-    With `older` it is the other way round. On one matter are two messages that lie near each other; they change places only where they answer about as well.
+    With `older` it is the other way round. On one matter are two messages that lie near each other (`near`, by their numbers in `ranked`); they change places only where they answer about as well.
     The scores they get are those of their new places.
     """
     order = list(ranked)
+    number = {place: n for n, place in enumerate(ranked)}
     for start in range(1, len(order)):
         at = start
         while at > 0:
@@ -589,7 +595,7 @@ def newer_first(
                 (talk.day[late] >= talk.day[early] if older else talk.day[late] <= talk.day[early])
                 or talk.sender[late] != talk.sender[early]
                 or float(scores[early] - scores[late]) >= _ALIKE_SCORES
-                or float(vectors[talk.at[early]] @ vectors[talk.at[late]]) < _ONE_MATTER
+                or near[number[early], number[late]] < _ONE_MATTER
             ):
                 break
             order[at - 1], order[at] = late, early
@@ -603,24 +609,23 @@ def changed_first(
     ranked: Sequence[int],
     scores: np.ndarray,
     talk: TalkOrder,
-    vectors: np.ndarray,
+    near: np.ndarray,
     tells_change: Callable[[int], bool],
     *,
     older: bool = False,
 ) -> tuple[list[int], np.ndarray]:
     """The places `ranked`, best first, with what people said before a change right behind who says that it changed.
 
-    That is what lies near such a place (`tells_change`, asked only where it matters), was said on an earlier day by whomever, and answers not much
+    That is what lies `near` such a place (by their numbers in `ranked`; `tells_change`, asked only where it matters), was said on an earlier day by whomever, and answers not much
     better. With `older` it stands right before it. The scores they get are those of their new places.
     """
     order = list(ranked)
-    meant = vectors[talk.at[order]]
-    near = dict(zip(order, meant @ meant.T >= _CHANGED_MATTER, strict=True))
-    for change in ranked:
+    is_near = near >= _CHANGED_MATTER
+    for number, change in enumerate(ranked):
         before = [
             place
-            for place, is_near in zip(ranked, near[change], strict=True)
-            if is_near
+            for n, place in enumerate(ranked)
+            if is_near[number, n]
             and talk.day[place] < talk.day[change]
             and not talk.machine[[place, change]].any()
             and (order.index(place) > order.index(change)) == older
@@ -630,6 +635,37 @@ def changed_first(
             order = [place for place in order if place not in before]
             at = order.index(change) + (not older)
             order[at:at] = before
+    out = scores.copy()
+    out[order] = scores[list(ranked)]
+    return order, out
+
+
+def renamed_first(
+    ranked: Sequence[int],
+    scores: np.ndarray,
+    talk: TalkOrder,
+    ends: Callable[[int, int], bool],
+    *,
+    older: bool = False,
+) -> tuple[list[int], np.ndarray]:
+    """The places `ranked`, best first, with what people say is over right behind who says so.
+
+    `ends` says of a later place and an earlier one whether the one says so of what the other names. With `older` it
+    stands right before it. The scores they get are those of their new places.
+    """
+    order = list(ranked)
+    for place in ranked:
+        at = order.index(place)
+        for goal in range(at):
+            other = order[goal]
+            early, late = (place, other) if older else (other, place)
+            if (
+                talk.day[early] < talk.day[late]
+                and not talk.machine[[early, late]].any()
+                and ends(late, early)
+            ):
+                order.insert(goal, order.pop(at))
+                break
     out = scores.copy()
     out[order] = scores[list(ranked)]
     return order, out

@@ -26,6 +26,8 @@ from cairn.errors import Forbidden, Unavailable
 from cairn.index import filters
 from cairn.index.corpus import (
     AGENT_DOCUMENTS,
+    ENDED,
+    HIDDEN,
     KIND_CODES,
     KNOWLEDGE,
     TOKEN_DIMENSIONS,
@@ -42,7 +44,7 @@ from cairn.index.embedding_text import about_whom, names_any, question_text, spo
 from cairn.language import asking, dates, spans, tongues, words
 from cairn.retrieval.answers import ARRAYS, SearchRequest, SearchResult, checked, within_budget
 from cairn.retrieval.fitting import asks_nothing, by_name_alone, doubt_of, ease_of, rarity
-from cairn.retrieval.lists import ScopeQuestion
+from cairn.retrieval.lists import ScopeQuestion, current_memories
 from cairn.retrieval.rank import Legs, Question
 from cairn.seams import Clock, Embedder, Writer
 from cairn.seams.models import TokenVectors
@@ -94,6 +96,7 @@ class Searcher:
         pages: The rows by their time, for questions that ask for everything; without it they are asked like others.
         on_hits: Told which governed memories were returned.
         past: An index of what a scope held at a time; None where nothing was recorded by then.
+        opposed: The live memories of a scope that say otherwise than one of them, and since when each is there.
         on_asked: Told whose memory is asked, before anything is looked at.
         on_behind: Told that somebody asks by meaning where rows wait for their vector.
         one_look: Inside of it, what is asked of the index is answered from one state of it.
@@ -116,6 +119,7 @@ class Searcher:
         pages: Pages | None = None,
         on_hits: Callable[[Scope, Sequence[Hit]], None] | None = None,
         past: Callable[[Scope, datetime], ScannedScope | None] | None = None,
+        opposed: Callable[[Scope, str], Sequence[tuple[str, datetime | None]]] = lambda *_: (),
         on_asked: Callable[[Scope], None] = lambda _: None,
         on_behind: Callable[[], None] = lambda: None,
         one_look: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
@@ -142,6 +146,7 @@ class Searcher:
         self._pages = pages
         self._on_hits = on_hits
         self._past = past
+        self._opposed = opposed
 
     def search(self, request: SearchRequest) -> SearchResult:
         """Answer `request`.
@@ -150,7 +155,8 @@ class Searcher:
             Invalid: the request breaks a rule; the message names the field.
             Unavailable: `consistency="strong"` or `min_lsn` could not be reached in time.
         """
-        scope, method, where = checked(request, self._settings)
+        scope = request.scope
+        method, where = checked(request, self._settings)
         if request.consistency == "strong" or request.min_lsn is not None:
             self._until_seen(request, scope, method)
         self._on_asked(scope)
@@ -253,6 +259,8 @@ class Searcher:
                 lists["profiles"] = asked.whole_documents(("profile",))
                 lists["agent_documents"] = asked.whole_documents(AGENT_DOCUMENTS)
             lists |= self._whole(pages, asked, about, lists)
+            if not asked.question.wants_former:
+                lists["memories"] = current_memories(lists["memories"], self._opposed)
         session = filters.plain_session(request.filters)
         result = SearchResult(
             **lists,
@@ -386,7 +394,7 @@ class Searcher:
         held = counts if request.held is None else request.held
         telling = [
             term
-            for term in terms
+            for term in _each_once(terms, held, request.query)
             if term not in asked.stand_ins and not _is_empty(term, asked.fillers, is_known=term in held)
         ] or terms
         # However long a question is, each of its words counts as asked; only those that are held can be looked for.
@@ -420,7 +428,7 @@ class Searcher:
                 plain=plain,
                 voiced=voiced,
                 where=where,
-                hidden=request.include_hidden,
+                hidden=request.include_hidden or question.wants_former,
                 until_ms=None if until is None else int(until.timestamp() * 1000),
                 count=None if is_limited else max(count, request.evidence),
             ),
@@ -445,6 +453,10 @@ class Searcher:
             sole,
         )
         allowed = found.passing
+        if question.wants_former and not request.include_hidden:
+            # What was replaced is what such a question asks for; what was put away for another reason is not.
+            was = (corpus.kind == KIND_CODES["memory"]) & (corpus.flags & ENDED > 0)
+            allowed = allowed & (was | (corpus.flags & HIDDEN == 0))
         if request.limited_to is not None:
             allowed = allowed & self._within_reach(corpus, request.limited_to)
         if request.unheard:
@@ -472,6 +484,7 @@ class Searcher:
             pieces=pieces,
             part=_best_part(corpus, worth),
             worth=worth,
+            weights=weights,
             covered=corpus.folded(found.covered),
             late=np.zeros(len(corpus), np.float32),
             ease=max(0.0, ease) if is_knowledge else ease,
@@ -715,9 +728,47 @@ def _is_empty(term: str, empty: Collection[str], *, is_known: bool) -> bool:
 
     Among Chinese characters a pair with a filler in it that nobody ever wrote is no word at all.
     """
-    if len(term) == 2 and all("\u3400" <= letter <= "\u9fff" for letter in term):
+    if _is_pair(term):
         return (all if is_known else any)(letter in empty for letter in term)
     return all(part in empty or words.stem(part) in empty for part in term.split("_"))
+
+
+def _is_pair(term: str) -> bool:
+    """Whether a token is two neighbouring Chinese characters."""
+    return len(term) == 2 and all("\u3400" <= letter <= "\u9fff" for letter in term)
+
+
+def _each_once(terms: Sequence[str], held: Collection[str], query: str) -> list[str]:
+    """The terms that stand for a word of the question, each word once.
+
+    A word with accents is looked for without them as well. What is written with a hyphen and held nowhere in one is asked by
+    its parts. Of Chinese characters every pair is looked for: one that is not held and overlaps one that is, is
+    the end of one word and the beginning of the next.
+
+    >>> _each_once(["kunftig", "künftig", "miet"], [], ""), _each_once(["家医", "医院", "院开", "开刀"], ["医院"], "")
+    (['kunftig', 'miet'], ['医院', '开刀'])
+    >>> _each_once(["partons_nous", "parton", "nou"], [], "Où partons-nous ?")
+    ['parton', 'nou']
+    """
+    pairs = [term for term in terms if term in held and _is_pair(term)]
+    first, last = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
+    hyphens = query.casefold()
+
+    def is_one(term: str) -> bool:
+        if _is_pair(term):
+            return term in held or (term[0] not in last and term[1] not in first)
+        if "_" in term:
+            is_number = any(letter.isdigit() for letter in term)
+            return term in held or is_number or term.replace("_", "-") not in hyphens
+        return term.isascii() or not _again(term, terms)
+
+    return [term for term in terms if is_one(term)]
+
+
+def _again(term: str, terms: Collection[str]) -> bool:
+    """Whether a term with accents is among the terms without them."""
+    bare = words.stem(words.without_accents(term))
+    return bare != term and bare in terms
 
 
 def _without_parts(terms: Sequence[str], counts: Mapping[str, int]) -> tuple[str, ...]:
