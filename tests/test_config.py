@@ -117,6 +117,13 @@ def test_the_root_is_known_whatever_else_is_wrong(home, tmp_path, monkeypatch):
     assert root_named(environ=home) == own
 
 
+@pytest.mark.parametrize("root", [5, 3.5, ["a"], b"/tmp/x", "/tmp/\0x", True])
+def test_a_root_that_is_no_name_of_a_folder_is_named(home, root):
+    """From Python anything may come; it is told as other settings are."""
+    with pytest.raises(Misconfigured, match=r"argument: memory.root = .* is no folder's name"):
+        load(root, environ=home)
+
+
 def test_unknown_environment_variables_are_named(home):
     """A misspelt CAIRN_ variable is an error, not silence."""
     with pytest.raises(Misconfigured, match="CAIRN_SERVER__PROT"):

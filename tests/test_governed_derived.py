@@ -19,11 +19,6 @@ from tests.world import PROJECT, SPACE, World
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-@pytest.fixture
 def conn(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(tmp_path / "memories.db")) as made:
         yield made

@@ -22,11 +22,6 @@ FACT = f"Dana opens the vault with {CANARY} every morning."
 DANA = Scope(SPACE, "user", "dana")
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 def _plant(world: World) -> str:
     """Say the canary through every path that keeps something."""
     keeper = world.keeper

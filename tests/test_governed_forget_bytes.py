@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -252,3 +253,64 @@ def test_a_damaged_note_is_looked_at_whole():
     assert with_blocks(f"head\n{one}{two}", lambda block: "says b" in block) == f"head\n{two}"
     broken = f"head\n{one.replace('<!-- /entry:a -->', '')}{two}"
     assert with_blocks(broken, lambda block: "says b" in block) == broken
+
+
+TWICE_WRITTEN = [
+    pytest.param("Lüdenscheidt", id="latin"),
+    pytest.param("Trần Quế Ngải", id="two marks"),
+    pytest.param("Ελλάδα Σίσυφος", id="greek"),
+    pytest.param("Андрей Зайцев", id="cyrillic"),
+    pytest.param("한국어문장", id="hangul"),
+    pytest.param("がぎぐげご", id="kana"),
+]
+
+
+@pytest.mark.parametrize("asked", ["NFC", "NFD"])
+@pytest.mark.parametrize("words", TWICE_WRITTEN)
+def test_a_letter_and_its_marks_are_one_letter_however_they_are_written(memory, words, asked):
+    """A name pasted from elsewhere is made of other signs and looks the same: it goes with the rest, to the last byte."""
+    root = memory.settings.root
+    forms = {unicodedata.normalize(form, words) for form in ("NFC", "NFD")}
+    forms.add(words.replace("ầ", "a\u0302\u0300").replace("ế", "\u00ea\u0301"))  # half of the marks apart
+    assert len(forms) > 1
+    say(memory, "s1", *(f"We met near {form} on day {n}. The tea was good." for n, form in enumerate(forms)))
+    memory.flush("s1")
+    for n, form in enumerate(forms):
+        memory.remember(f"Dana walked {n} times around {form} with her aunt.", scope="user", owner="dana")
+    memory.checkpoint("before")
+    folded_in(memory)
+    receipt = memory.memories.forget(words=[unicodedata.normalize(asked, words)], scope="user", owner="dana")
+    assert receipt.complete, receipt.left
+    for form in forms:
+        assert holding(root, form) == []
+    assert "tea was good" in found(memory, "tea")
+
+
+def test_a_letter_with_a_mark_is_not_the_letter_without():
+    """`cafe` is another word than `café`, and `resume` than `résumé`, also where the mark is a sign of its own."""
+    wanted = Wanted(Space(), phrases=("the cafe", "resume"))
+    for form in ("NFC", "NFD"):
+        text = unicodedata.normalize(form, "We sat in the café and wrote a résumé.")
+        assert not wanted.found_in(text)
+        assert not wanted.found_in_bytes(text.encode())
+    assert wanted.without("We sat in the cafe.") == "[forgotten]"
+
+
+@pytest.mark.parametrize("words", ["C:\\vault\\key", 'the "open" gate', "tab\there", "two\nlines of it"])
+def test_words_that_json_writes_otherwise_go_from_fields_and_their_history(memory, words):
+    """What came with a message stands as JSON in a field of its episode, and as JSON of that in the history."""
+    root = memory.settings.root
+    say(memory, "s1", "I have tea at noon.", metadata={"where": words})
+    memory.flush("s1")
+    kept = memory.remember("The lamp is lit at dusk.", scope="user", owner="dana").memory["id"]
+    memory.memories.edit(kept, content="The lamp is lit at dawn.", reason=f"see {words}")
+    memory.checkpoint("before")
+    memory.log(limit=5)
+    folded_in(memory)
+    spoken = json.dumps(words)[1:-1]
+    layers = [spoken, json.dumps(spoken)[1:-1], json.dumps(json.dumps(spoken)[1:-1])[1:-1]]
+    assert any(holding(root, one) for one in layers[1:]), "it is there in deeper layers"
+    receipt = memory.memories.forget(words=[words], scope="user", owner="dana")
+    assert receipt.complete, receipt.left
+    assert {one: held for one in layers if (held := holding(root, one))} == {}
+    assert "tea at noon" in found(memory, "tea")

@@ -20,11 +20,6 @@ from tests.waiting import LONG
 from tests.world import PROJECT, SPACE, World
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 def test_a_kept_memory_is_an_entry_with_every_field_in_its_place(world: World) -> None:
     """A4-A20, C2: the row's columns stand in the note or in the journal, and read back the same."""
     verdict = world.keeper.remember(

@@ -26,11 +26,6 @@ ALIKE = [
 ]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 def _kept(world: World, text: str, category: str = "fact", **fields: Any) -> Record:
     verdict = world.keeper.remember(text, category, **fields)
     assert verdict.memory is not None, verdict
@@ -209,8 +204,8 @@ def test_outcomes_move_confidence_and_are_recorded_one_by_one(world: World) -> N
         ("success", None),
         ("failure", "worker hung"),
     ]
-    assert procedures.after_success(0.99) == 0.99
-    assert procedures.after_failure(0.012) == 0.01
+    assert procedures.after_use(0.99, success=True) == 0.99
+    assert procedures.after_use(0.012, success=False) == 0.01
     fact = _kept(world, "Not a procedure at all.")
     with pytest.raises(Invalid, match="not a procedure"):
         procedures.outcome(world.keeper, world.keeper.find(SPACE, fact.id), success=True)

@@ -17,10 +17,7 @@ from cairn.testing.faults import Faults
 from cairn.types import Scope
 from tests.world import NOON, PROJECT, SPACE, Death, MovedClock, World, die, happens
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+ON_A_MISSION = {"scope": "mission", "owner": "run-9", "status": "promoted"}
 
 
 def _kept(world: World, text: str, **fields: object) -> Record:
@@ -461,17 +458,8 @@ def test_an_id_shared_by_two_owners_must_be_named_in_full(world: World) -> None:
 
 def test_a_successful_mission_promotes_what_qualifies_once(world: World) -> None:
     """A68, A88, Y7, trap 24: promoted with 0.7 goes to the project, once, with a ledger row each."""
-    _kept(
-        world,
-        "The importer needs UTF-8 files.",
-        scope="mission",
-        owner="run-9",
-        status="promoted",
-        confidence=0.8,
-    )
-    _kept(
-        world, "Perhaps retry three times.", scope="mission", owner="run-9", status="promoted", confidence=0.5
-    )
+    _kept(world, "The importer needs UTF-8 files.", confidence=0.8, **ON_A_MISSION)
+    _kept(world, "Perhaps retry three times.", confidence=0.5, **ON_A_MISSION)
     _kept(world, "A mere candidate stays behind.", scope="mission", owner="run-9", confidence=0.9)
     done = ledger.end_mission(world.keeper, SPACE, "run-9", success=True)
     assert len(done.promoted) == 1
@@ -493,14 +481,7 @@ def test_a_mission_end_cut_short_is_finished_without_doubling(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A68, trap 24: copied but not yet in the ledger: the next run finds the copy and only writes the row."""
-    _kept(
-        world,
-        "The importer needs UTF-8 files.",
-        scope="mission",
-        owner="run-9",
-        status="promoted",
-        confidence=0.8,
-    )
+    _kept(world, "The importer needs UTF-8 files.", confidence=0.8, **ON_A_MISSION)
 
     dying = World(world.folder, clock=world.clock, faults=Faults(lambda _: None))
     happens(dying.faults, lambda call: call.key.endswith("ledger.jsonl"), die)
@@ -513,14 +494,7 @@ def test_a_mission_end_cut_short_is_finished_without_doubling(
 
 def test_a_failed_mission_is_archived_and_promotes_nothing(world: World) -> None:
     """A88: otherwise all archived."""
-    _kept(
-        world,
-        "The importer needs UTF-8 files.",
-        scope="mission",
-        owner="run-9",
-        status="promoted",
-        confidence=0.8,
-    )
+    _kept(world, "The importer needs UTF-8 files.", confidence=0.8, **ON_A_MISSION)
     done = ledger.end_mission(world.keeper, SPACE, "run-9", success=False)
     assert (done.promoted, len(done.archived)) == ([], 1)
     assert world.keeper.records(PROJECT) == []

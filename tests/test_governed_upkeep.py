@@ -11,11 +11,6 @@ from cairn.governed import corrections, lifecycle
 from tests.world import SPACE, World
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 def test_what_an_agent_writes_follows_the_agents_policy(world: World) -> None:
     """A78: pinned promoted tier 1; strict promoted tier 2; otherwise candidate tier 3 at confidence 0.6."""
     written = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import sqlite3
@@ -53,6 +54,55 @@ def test_what_was_exported_can_be_brought_in_elsewhere(tmp_path, name):
         found = memory.search("lantern", user_id="alice", method="keyword")
         assert len(found.episodes) == 1
     assert not (tmp_path / name / ".index").exists()
+
+
+def damaged(packed: bytes) -> dict[str, bytes]:
+    """An archive with one thing wrong with it; which tarfile alone takes for whole or for shorter than it is."""
+    plain = gzip.decompress(packed)
+    with tarfile.open(fileobj=io.BytesIO(plain)) as archive:
+        middle = archive.getmembers()[len(archive.getmembers()) // 2].offset
+    loose = bytearray(gzip.compress(plain, compresslevel=0))
+    loose[loose.index(b"lantern")] ^= 1
+    return {
+        "a letter": bytes(loose),
+        "a head": gzip.compress(plain[:middle] + b"\xff" + plain[middle + 1 :]),
+        "the sum": packed[:-5] + bytes([packed[-5] ^ 1]) + packed[-4:],
+        "cut behind": packed[:-6],
+        "cut between members": gzip.compress(plain[:middle]),
+        "cut in the middle": packed[: len(packed) // 2],
+        "much behind its end": gzip.compress(plain + bytes(2 << 20)),
+        "no stream": packed[:40] + bytes(b ^ 255 for b in packed[40:]),
+    }
+
+
+def test_a_damaged_archive_is_refused_whole(tmp_path):
+    """P6: a letter that changed on the way, or an end that is missing, is told by name, and nothing is brought in."""
+    with opened(tmp_path / "a") as memory:
+        memory.add("s1", [said("The lantern hangs in the attic.")])
+        memory.flush("s1")
+        memory.export_to(str(tmp_path / "whole.tar.gz"))
+    with opened(tmp_path / "b") as memory:
+        for what, packed in damaged((tmp_path / "whole.tar.gz").read_bytes()).items():
+            (tmp_path / "damaged.tar.gz").write_bytes(packed)
+            with pytest.raises(Invalid) as refused:
+                memory.import_from(str(tmp_path / "damaged.tar.gz"))
+            assert "not an archive that can be read whole" in str(refused.value), what
+            assert not list((tmp_path / "b").glob("default_app/**/*.*")), what
+        assert memory.import_from(str(tmp_path / "whole.tar.gz"))["imported"] > 0
+
+
+def test_what_differs_is_put_aside_once(tmp_path):
+    """A log that went on differently on both sides stays beside ours, however often it is brought in."""
+    with opened(tmp_path / "a") as memory:
+        memory.add("s1", [said("The lantern hangs in the attic.")])
+        memory.export_to(str(tmp_path / "copy"))
+        memory.add("s1", [said("It burns.", 1)])
+    with opened(tmp_path / "copy") as memory:
+        memory.add("s1", [said("It is broken.", 2)])
+    with opened(tmp_path / "a") as memory:
+        for _ in range(2):
+            assert "s1 (imported 1).jsonl" in str(memory.import_from(str(tmp_path / "copy"))["problems"])
+    assert len(list(tmp_path.glob("a/*/*/sessions/s1*.jsonl"))) == 2
 
 
 @pytest.mark.parametrize("evil", ["../outside.md", "/tmp/cairn-outside.md", "a/b/../../../outside.md"])

@@ -1,7 +1,7 @@
-"""JSON, hashes and time stamps in the one form in which they are written to files.
+"""JSON and hashes in the one form in which they are written to files, and time stamps of the histories.
 
 JSON files have recursively sorted keys and two-space indent, so that a hash does not depend on who wrote the
-file; lists keep their order, because order is meaning. Times are UTC with milliseconds and `Z`.
+file; lists keep their order, because order is meaning.
 """
 
 from __future__ import annotations
@@ -40,15 +40,19 @@ def as_line(value: Any) -> str:
     return _GIVEN.encode(value)
 
 
-def from_json(text: str | bytes, *, strict: bool = False) -> Any:
+def from_json(text: str | bytes, *, strict: bool = False, once: bool = False) -> Any:
     """What JSON that others wrote says; with `strict` without the numbers that are none (NaN, Infinity).
+
+    With `once` no object may have a field twice, either: all but the last would be lost unsaid.
 
     Raises:
         ValueError: it cannot be read, for whatever reason; the words are for people.
     """
     try:
-        if strict:
-            return _STRICT.decode(text.decode("utf-8") if isinstance(text, bytes) else text)
+        if strict or once:
+            return (_ONCE if once else _STRICT).decode(
+                text.decode("utf-8") if isinstance(text, bytes) else text
+            )
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -69,7 +73,16 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON")
 
 
+def _with_each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n]))
+        raise ValueError(f"one object has the field {json.dumps(name[:80])} twice")
+    return found
+
+
 _STRICT = json.JSONDecoder(parse_constant=_no_number)
+_ONCE = json.JSONDecoder(parse_constant=_no_number, object_pairs_hook=_with_each_once)
 
 
 def object_in(line: str | bytes) -> dict[str, Any] | None:
@@ -106,7 +119,7 @@ def text_hash(text: str) -> str:
 
 
 def stamp(moment: datetime) -> str:
-    """`moment` as it is written in every file: UTC, milliseconds, `Z`."""
+    """`moment` as the histories of repositories and of entries have it: UTC, milliseconds, `Z`."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

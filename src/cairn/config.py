@@ -238,19 +238,19 @@ class Settings:
     def index_dir(self) -> Path:
         if self.index.dir:
             return Path(self.index.dir).expanduser().absolute()
-        if self.storage.backend == "vault":
-            # A database must not lie in a synced folder: copies made halfway through a write are broken.
-            tree = hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()
-            return self.cache_dir / "index" / tree
-        return self.root / ".index"
+        # A database must not lie in a synced folder: copies made halfway through a write are broken.
+        return self._own_folder("index")
 
     @property
     def server_dir(self) -> Path:
         """Where a server keeps its tokens and its audit log: of this machine, also where the root is synced."""
-        if self.storage.backend == "vault":
-            tree = hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()
-            return self.cache_dir / "server" / tree
-        return self.root / ".server"
+        return self._own_folder("server")
+
+    def _own_folder(self, name: str) -> Path:
+        """A hidden folder of the root; where the root is synced, one of this machine's cache."""
+        if self.storage.backend != "vault":
+            return self.root / f".{name}"
+        return self.cache_dir / name / hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()
 
     @property
     def cache_dir(self) -> Path:
@@ -311,7 +311,12 @@ def load(
         if value is not None
     }
     if root is not None:
-        arguments["memory.root"] = (os.fspath(root), "argument")
+        named = os.fspath(root) if isinstance(root, os.PathLike) else root
+        if not isinstance(named, str) or "\0" in named:
+            raise Misconfigured(
+                f"argument: memory.root = {named!r:.200} is no folder's name: give a text or a path."
+            )
+        arguments["memory.root"] = (named, "argument")
     conventions = _conventions(env, root_is_given="memory.root" in {**environment, **arguments})
     chosen_root = next(
         source["memory.root"][0]
@@ -356,16 +361,11 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
         values = getattr(settings, section)
         for key in get_type_hints(type(values)):
             value = getattr(values, key)
+            text = "; ".join(value) if isinstance(value, tuple) else str(value)
             if key in SECRET_KEYS and value:
                 text = "(set, not shown)"
-            else:
-                text = (
-                    "; ".join(value)
-                    if isinstance(value, tuple)
-                    else str(value).lower()
-                    if isinstance(value, bool)
-                    else str(value)
-                )
+            elif isinstance(value, bool):
+                text = text.lower()
             rows.append((f"{section}.{key}", text, settings.origins.get(f"{section}.{key}", "default")))
     return rows
 
@@ -387,6 +387,15 @@ def _build(found: Mapping[str, tuple[Any, str]]) -> Settings:
     )
 
 
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "capture.mode": ("chat", "agent"),
+    "embedding.provider": ("auto", "minilm", "multilingual", "onnx", "openai", "hashing", "none"),
+    "index.engine": ("auto", "memory", "lancedb"),
+    "keeping.secrets": ("redact", "refuse", "allow"),
+    "logging.format": ("text", "json"),
+    "logging.level": ("debug", "info", "warning", "error"),
+    "storage.queue": ("local", "database"),
+}
 _SENSIBLE: Sequence[tuple[str, float, float]] = (
     ("search.top_k", 1, inf),
     ("search.max_query_terms", 1, inf),
@@ -396,74 +405,50 @@ _SENSIBLE: Sequence[tuple[str, float, float]] = (
 
 
 def _check(settings: Settings) -> None:
-    choices = {
-        "capture.mode": ("chat", "agent"),
-        "embedding.provider": ("auto", "minilm", "multilingual", "onnx", "openai", "hashing", "none"),
-        "index.engine": ("auto", "memory", "lancedb"),
-        "keeping.secrets": ("redact", "refuse", "allow"),
-        "logging.format": ("text", "json"),
-        "logging.level": ("debug", "info", "warning", "error"),
-        "storage.queue": ("local", "database"),
-    }
-    for dotted, allowed in choices.items():
+    def value_of(dotted: str) -> Any:
         section, _, key = dotted.partition(".")
-        check_choice(
-            getattr(getattr(settings, section), key), allowed, dotted, settings.origins.get(dotted, "default")
-        )
+        return getattr(getattr(settings, section), key)
+
+    def wrong(dotted: str, told: str) -> Misconfigured:
+        return Misconfigured(f"{settings.origins.get(dotted, 'default')}: {told}", setting=dotted)
+
+    for dotted, allowed in _CHOICES.items():
+        check_choice(value_of(dotted), allowed, dotted, settings.origins.get(dotted, "default"))
     if not settings.memory.root.strip():
-        origin = settings.origins.get("memory.root", "default")
-        raise Misconfigured(f"{origin}: memory.root is empty; name a folder.", setting="memory.root")
-    if settings.server.port > 65535:
-        origin = settings.origins.get("server.port", "default")
-        raise Misconfigured(
-            f"{origin}: server.port = {settings.server.port} is not a port; use 0 to 65535.",
-            setting="server.port",
-        )
-    for name in ("max_connections", "header_timeout_seconds"):
-        if (value := getattr(settings.server, name)) <= 0:
-            origin = settings.origins.get(f"server.{name}", "default")
-            raise Misconfigured(
-                f"{origin}: server.{name} = {value} lets nobody in; use more than 0.",
-                setting=f"server.{name}",
-            )
+        raise wrong("memory.root", "memory.root is empty; name a folder.")
+    if (port := settings.server.port) > 65535:
+        raise wrong("server.port", f"server.port = {port} is not a port; use 0 to 65535.")
+    for dotted in ("server.max_connections", "server.header_timeout_seconds"):
+        if (value := value_of(dotted)) <= 0:
+            raise wrong(dotted, f"{dotted} = {value} lets nobody in; use more than 0.")
     for dotted, least, most in _SENSIBLE:
-        section, _, key = dotted.partition(".")
-        value = getattr(getattr(settings, section), key)
-        if not least <= value <= most:
+        if not least <= (value := value_of(dotted)) <= most:
             told = f"use {least} to {most:g}" if most < inf else f"use {least} or more"
-            origin = settings.origins.get(dotted, "default")
-            raise Misconfigured(
-                f"{origin}: {dotted} = {value} would let nothing be found; {told}.", setting=dotted
-            )
+            raise wrong(dotted, f"{dotted} = {value} would let nothing be found; {told}.")
     try:
         checked_id(settings.memory.person, "memory.person")
     except Invalid as error:
-        origin = settings.origins.get("memory.person", "default")
-        raise Misconfigured(f"{origin}: {error}", setting="memory.person") from None
+        raise wrong("memory.person", str(error)) from None
     try:
         _ = settings.zone
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        origin = settings.origins.get("memory.timezone", "default")
-        raise Misconfigured(
-            f'{origin}: memory.timezone = "{settings.memory.timezone}" is not a time zone; use a name like Europe/Berlin.',
-            setting="memory.timezone",
-        ) from None
-    if settings.storage.queue == "database" and not (
-        settings.storage.backend == "s3" and settings.storage.database
-    ):
-        raise Misconfigured(
-            f'{settings.origins.get("storage.queue", "default")}: storage.queue = "database" needs the database of a bucket: '
-            'set storage.backend = "s3" and storage.database, or leave the queue "local".',
-            setting="storage.queue",
+        told = f'memory.timezone = "{settings.memory.timezone}" is not a time zone; use a name like Europe/Berlin.'
+        raise wrong("memory.timezone", told) from None
+    storage = settings.storage
+    if storage.queue == "database" and not (storage.backend == "s3" and storage.database):
+        raise wrong(
+            "storage.queue",
+            'storage.queue = "database" needs the database of a bucket: set storage.backend = "s3" and storage.database, '
+            'or leave the queue "local".',
         )
-    if settings.storage.backend == "vault":
+    if storage.backend == "vault":
         inside = settings.root.resolve()
         for dotted, place in (("index.dir", settings.index_dir), ("storage.cache", settings.cache_dir)):
             if place.resolve().is_relative_to(inside):
-                raise Misconfigured(
-                    f"{settings.origins.get(dotted, 'default')}: {dotted} lies inside the synced folder; it must "
-                    "stay on this machine. Choose a place outside the memory root.",
-                    setting=dotted,
+                raise wrong(
+                    dotted,
+                    f"{dotted} lies inside the synced folder; it must stay on this machine. Choose a place outside the "
+                    "memory root.",
                 )
     if bool(settings.llm.base_url) != bool(settings.llm.model):
         missing = "model" if settings.llm.base_url else "base_url"

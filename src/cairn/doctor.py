@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from cairn import governed
 from cairn.engines import spool
+from cairn.engines.audit import AuditLog
 from cairn.engines.lance import MANY_ROWS
+from cairn.engines.tokens import TokenFile
 from cairn.engines.tree import trouble_writing
-from cairn.errors import CairnError
+from cairn.errors import CairnError, NotFound
 from cairn.language.documents import LINKS
 from cairn.notes.conflicts import conflict_copies
-from cairn.notes.kinds import place_of
+from cairn.notes.kinds import SCOPE_DIRS, place_of
 from cairn.parts import Parts
 from cairn.seams import Locator
+from cairn.seams.storage import children
 from cairn.settings_files import SECRET_KEYS
-from cairn.talk.sessions import SessionState, session_locator
+from cairn.talk.sessions import SessionState, session_locator, sessions_of
 from cairn.types import Space
+from cairn.wording import counted
 
 if TYPE_CHECKING:
     from cairn.governed.checks import MemoryFinding
@@ -132,6 +136,46 @@ def _settings(parts: Parts) -> Finds:
         )
 
 
+def _server(parts: Parts) -> Finds:
+    """What a server of this root would be stopped or silenced by."""
+    folder = parts.settings.server_dir
+    try:
+        TokenFile(folder).grants()
+    except CairnError as error:
+        yield finding(
+            "fail", str(error), "do that; until then no server starts, and one that runs lets in nobody new"
+        )
+    if trouble := AuditLog(folder, parts.settings.server.audit_bytes).blocked():
+        yield finding("warn", trouble, "calls are answered all the same")
+
+
+def _folders(parts: Parts) -> Finds:
+    """Whatever stands where a folder of ours belongs: what would lie below it is neither found nor kept."""
+    for place in dict.fromkeys(_expected(parts)):
+        try:
+            if parts.storage.info(place).is_dir:
+                continue
+            trouble = f"{place} is a file, and a folder belongs there: nothing below it is found, nothing can be kept there"
+        except NotFound:
+            continue
+        except CairnError as error:
+            trouble = str(error)
+        yield finding("fail", trouble, "move it away; what was in the folder has to come from a backup")
+
+
+def _expected(parts: Parts) -> Iterator[Locator]:
+    """The folders that a root has or may have, outermost first."""
+    for space in (Space(), *parts.root.spaces()):
+        home = parts.root.space(space)
+        yield from (home.parent, home, sessions_of(space), parts.root.journal(space))
+        for track, name in SCOPE_DIRS.items():
+            yield home.child(name)
+            if track != "project":
+                yield from (
+                    at for at in children(parts.storage, home.child(name)) if not at.name.startswith(".")
+                )
+
+
 def _open_keys(parts: Parts) -> bool:
     """Whether the settings hold a secret and their file is not its owner's alone."""
     origins = parts.settings.origins
@@ -185,16 +229,14 @@ def _links(parts: Parts) -> Finds:
         try:
             links = parts.linked.links(parts.root.knowledge(space).child(LINKS))
         except CairnError as error:
-            yield finding(
-                "fail", f"{space.app}/{space.project}: {error}", "mend that; nothing else is affected"
-            )
+            yield finding("fail", f"{space}: {error}", "mend that; nothing else is affected")
             continue
         here = "" if space == Space() else f"--app {space.app} --project {space.project} "
         for link in links.values():
             if not link.folder.is_dir():
                 yield finding(
                     "warn",
-                    f'the folder {link.folder}, linked as "{link.name}" in {space.app}/{space.project}, is not there; '
+                    f'the folder {link.folder}, linked as "{link.name}" in {space}, is not there; '
                     "what was known of it is kept",
                     f"bring it back, or run `cairn {here}knowledge unlink {link.name}`",
                 )
@@ -324,7 +366,7 @@ def _index(parts: Parts) -> Finds:
     if fresh.state != "fresh":
         yield finding(
             "info",
-            f"the index is {fresh.state}: {fresh.pending} {'change' if fresh.pending == 1 else 'changes'} pending",
+            f"the index is {fresh.state}: {counted(fresh.pending, 'change')} pending",
             "run `cairn cascade sync`",
         )
     yield from _tables(parts)
@@ -375,7 +417,7 @@ def _memories(parts: Parts) -> Finds:
         try:
             yield from map(_memory_finding, governed.checks.check(parts.keeper, space))
         except CairnError as error:
-            yield finding("fail", str(error), f"mend that; the memories of {space.app}/{space.project} wait")
+            yield finding("fail", str(error), f"mend that; the memories of {space} wait")
 
 
 def _memory_finding(one: MemoryFinding) -> dict[str, Any]:
@@ -386,6 +428,8 @@ def _memory_finding(one: MemoryFinding) -> dict[str, Any]:
 _LOOKS: Sequence[tuple[str, Callable[[Parts], Finds]]] = (
     ("the root", _root),
     ("the settings", _settings),
+    ("the server", _server),
+    ("the folders", _folders),
     ("the notes", _notes),
     ("the session logs", _sessions),
     ("what hooks left", _hooks),

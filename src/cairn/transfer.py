@@ -12,10 +12,12 @@ it, and whatever else differs is put beside ours under another name and reported
 from __future__ import annotations
 
 import contextlib
+import lzma
 import os
 import re
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +27,7 @@ from cairn.engines.files import DeviceLocalBackend
 from cairn.errors import CairnError, Conflict, Invalid, NotFound, Unavailable
 from cairn.notes.kinds import place_of, space_of
 from cairn.seams import Journals, Locator, StorageBackend, content_hash
-from cairn.seams.storage import iterate_files
+from cairn.seams.storage import iterate_files, text_at
 
 LEFT_OUT = frozenset({".index", ".tmp", ".server", ".lock", ".git", ".cairn-move.jsonl"})
 # Copies of the settings that editors and sync programs leave beside them, and environment files.
@@ -56,7 +58,6 @@ class Transfer:
     sizes: dict[Locator, int] = field(default_factory=dict)
     hashes: dict[Locator, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    changed: list[Locator] = field(default_factory=list)
 
 
 def truth_files(
@@ -281,7 +282,6 @@ def _take_once(
     except NotFound:
         ours.write(locator, text, expect="")
         done.imported += 1
-        done.changed.append(locator)
         return
     if present == text or (locator.name.endswith(".jsonl") and present.startswith(text)):
         done.same += 1
@@ -291,14 +291,13 @@ def _take_once(
         merged = merge(locator, present, text)
         if merged != present:
             ours.write(locator, merged, expect=content_hash(present))
-            done.changed.append(locator)
         done.merged += 1
     elif locator.name.endswith(".jsonl") and _lengthened(journals, locator, text):
         done.merged += 1
-        done.changed.append(locator)
     else:
-        aside = _aside(ours, locator)
-        ours.write(aside, text, expect="")
+        aside = _aside(ours, locator, text)
+        if not ours.exists(aside):
+            ours.write(aside, text, expect="")
         done.problems.append(
             f"{locator} differs from what is here; theirs is kept as {aside.name} for you to compare."
         )
@@ -314,12 +313,13 @@ def _lengthened(journals: Journals, locator: Locator, text: str) -> bool:
     return journals.edit(locator, change)
 
 
-def _aside(storage: StorageBackend, locator: Locator) -> Locator:
+def _aside(storage: StorageBackend, locator: Locator, text: str) -> Locator:
+    """Where theirs is to be kept, or is kept already since an earlier import."""
     stem, dot, suffix = locator.name.rpartition(".")
     for number in range(1, 1000):
         name = f"{stem} (imported {number}){dot}{suffix}"
         candidate = locator.parent.child(name)
-        if not storage.exists(candidate):
+        if text_at(storage, candidate) in {None, text}:
             return candidate
     raise Conflict(f"{locator}: there are a thousand imported copies already. Tidy them up first.")
 
@@ -328,8 +328,18 @@ class _Member(tarfile.TarInfo):
     """A member whose head is believed within limits.
 
     What describes a member (long names, extended heads) is read into memory whole, and a length below nothing leads back
-    to a member that was there already, again and again.
+    to a member that was there already, again and again. A head that is damaged or missing is an error, where tarfile would
+    take it for the end.
     """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        try:
+            return super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if _is_end(buf):
+                raise
+            raise tarfile.ReadError("it ends too early" if not buf else str(error)) from None
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         if not self.isreg() and self.size > _MAX_HEAD_BYTES:
@@ -342,6 +352,11 @@ class _Member(tarfile.TarInfo):
             raise tarfile.ReadError(f"a length of {count} bytes")
         length: int = super()._block(count)  # type: ignore[misc]
         return length
+
+
+def _is_end(block: bytes | bytearray) -> bool:
+    """Whether this is the block of zeros that ends an archive."""
+    return bool(block) and not any(block)
 
 
 def source_at(source: str) -> Path:
@@ -377,11 +392,14 @@ def _opened(source: str, max_bytes: int = 0) -> Iterator[Path]:
                         )
                     if member.isfile() and member.size <= _MAX_FILE_BYTES:
                         archive.extract(member, scratch, filter="data")
-        except (tarfile.TarError, OSError, EOFError) as error:
+                # The checksum of what was packed stands behind the end, and is compared by who reads that far.
+                if archive.fileobj and len(archive.fileobj.read(_MAX_HEAD_BYTES)) == _MAX_HEAD_BYTES:
+                    raise tarfile.ReadError("its end is not where it says")
+        except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             first = (str(error).splitlines() or ["it is empty"])[0].rstrip(":.")
             raise Invalid(
-                f"{source} is not an archive that can be read ({first}): give a folder, or a .tar.gz that "
-                "`cairn export` made.",
+                f"{source} is not an archive that can be read whole ({first}): nothing was brought in. Give a folder, or a "
+                ".tar.gz that `cairn export` made.",
                 source=source,
             ) from None
         yield Path(scratch)

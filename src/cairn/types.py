@@ -88,6 +88,9 @@ class Space:
         checked_id(self.app, "app_id")
         checked_id(self.project, "project_id")
 
+    def __str__(self) -> str:
+        return f"{self.app}/{self.project}"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Scope:
@@ -268,7 +271,11 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An entry that answers a query."""
+    """An entry that answers a query.
+
+    `text` is what it says as a whole; `fields` has what its note says, as texts by name: `Subject`, `Summary` and `Content` of an
+    episode, `Fact` of a fact, and what stands above these there.
+    """
 
     kind: str
     scope: Scope

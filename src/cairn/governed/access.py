@@ -203,7 +203,7 @@ class AccessLog:
 
     @staticmethod
     def _lock(space: Space) -> str:
-        return f"access {space.app}/{space.project}"
+        return f"access {space}"
 
 
 class _Replay:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from cairn.canonical import from_json, moment, text_hash
+from cairn.canonical import from_json, moment, pretty, text_hash
 from cairn.errors import Invalid, NotFound
 from cairn.governed.memories import Keeper, check_text
 from cairn.governed.records import stamp
@@ -23,7 +24,6 @@ from cairn.notes import frontmatter
 from cairn.notes.format import below_headings
 from cairn.notes.kinds import KINDS
 from cairn.seams import Locator
-from cairn.seams.storage import children
 from cairn.types import Scope, Space, checked_id
 
 KIND = "core"
@@ -45,13 +45,13 @@ MAX_CHARACTERS = 32_768
 class CoreMemory:
     """The document (A38). `version` 0 means that none was written yet."""
 
-    projectSummary: str = ""  # noqa: N815 -- the field names are ADE's, in files and tables
-    criticalConventions: tuple[str, ...] = ()  # noqa: N815
-    userPreferences: tuple[str, ...] = ()  # noqa: N815
-    activeFocus: tuple[str, ...] = ()  # noqa: N815
+    projectSummary: str = ""
+    criticalConventions: tuple[str, ...] = ()
+    userPreferences: tuple[str, ...] = ()
+    activeFocus: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     version: int = 0
-    updatedAt: str = ""  # noqa: N815
+    updatedAt: str = ""
 
     def payload(self) -> dict[str, Any]:
         """What stands in `core-memory.json` and in the table."""
@@ -114,15 +114,9 @@ def reconcile(keeper: Keeper, scope: Scope) -> CoreMemory:
 def reconcile_all(keeper: Keeper, space: Space) -> dict[str, CoreMemory]:
     """Reconcile the project's core memory and every agent's; by agent id, "" for the project."""
     out = {"": reconcile(keeper, core_scope(space))}
-    for folder in children(keeper.storage, keeper.root.space(space).child("agents")):
-        try:
-            scope = core_scope(space, checked_id(folder.name, "agent_id"))
-        except Invalid:
-            continue
-        if keeper.storage.exists(keeper.root.note(KIND, scope)) or keeper.storage.exists(
-            json_locator(keeper, scope)
-        ):
-            out[folder.name] = reconcile(keeper, scope)
+    for scope in keeper.root.scopes(space, "agent"):
+        if any(map(keeper.storage.exists, (keeper.root.note(KIND, scope), json_locator(keeper, scope)))):
+            out[scope.owner] = reconcile(keeper, scope)
     return out
 
 
@@ -197,9 +191,7 @@ def _write(keeper: Keeper, scope: Scope, document: CoreMemory) -> None:
     text = KINDS[KIND].document(scope, fields, "\n".join(body))
     keeper.notebook.rewrite(keeper.root.note(KIND, scope), lambda _: text)
     file = json_locator(keeper, scope)
-    keeper.storage.write(
-        file, json.dumps(document.payload(), ensure_ascii=False, indent=2, sort_keys=True) + "\n"
-    )
+    keeper.storage.write(file, pretty(document.payload()))
 
 
 def _bullets(text: str) -> tuple[str, ...]:
@@ -254,7 +246,7 @@ def identity(keeper: Keeper, space: Space, agent: str) -> AgentIdentity | None:
     """The identity of an agent, where one is on record."""
     try:
         value = from_json(keeper.storage.read(_identity_at(keeper, space, agent)))
-        return AgentIdentity(**{**value, "id": agent, "project_id": f"{space.app}/{space.project}"})
+        return AgentIdentity(**{**value, "id": agent, "project_id": str(space)})
     except NotFound:
         return None
     except (ValueError, TypeError):
@@ -266,13 +258,10 @@ def identity(keeper: Keeper, space: Space, agent: str) -> AgentIdentity | None:
 def identities(keeper: Keeper, space: Space) -> list[AgentIdentity]:
     """Every agent of a space that has an identity."""
     out = []
-    for folder in children(keeper.storage, keeper.root.space(space).child("agents")):
-        try:
-            found = identity(keeper, space, folder.name)
-        except Invalid:
-            continue
-        if found is not None:
-            out.append(found)
+    for scope in keeper.root.scopes(space, "agent"):
+        with suppress(Invalid):
+            if (found := identity(keeper, space, scope.owner)) is not None:
+                out.append(found)
     return out
 
 
@@ -285,9 +274,9 @@ def set_identity(keeper: Keeper, space: Space, agent: str, **fields: Any) -> Age
     now = stamp(keeper.clock.now())
     with keeper.locks.hold(at.key):
         old = identity(keeper, space, agent) or AgentIdentity(agent, "", agent, created_at=now)
-        fresh = replace(old, **fields, project_id=f"{space.app}/{space.project}", updated_at=now)
+        fresh = replace(old, **fields, project_id=str(space), updated_at=now)
         try:
-            text = json.dumps(asdict(fresh), ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+            text = pretty(asdict(fresh))
         except (TypeError, ValueError) as error:
             raise Invalid(f"An identity is JSON: {error}.", agent=agent) from None
         keeper.storage.write(at, text)

@@ -15,6 +15,7 @@ from cairn.governed.access import Stat, born, is_evergreen, ref, score_at
 from cairn.governed.memories import CONTRADICTS, HistoryLine, Keeper, check_fields, check_text
 from cairn.governed.records import UNTRUSTED, Record, stamp
 from cairn.types import Verdict, with_texts
+from cairn.wording import counted
 
 _EDITABLE = (
     "content", "category", "importance", "confidence", "tier", "file_scope_pattern", "trigger", "procedure",
@@ -193,7 +194,7 @@ def why(keeper: Keeper, record: Record) -> Sequence[str]:
         )
     if stat.count:
         lines.append(
-            f"It was used {stat.count} time{'s' if stat.count != 1 else ''}, last on {stat.last.date().isoformat() if stat.last else 'an unknown day'}."
+            f"It was used {counted(stat.count, 'time')}, last on {stat.last.date().isoformat() if stat.last else 'an unknown day'}."
         )
     else:
         lines.append("It has not been recalled yet.")

@@ -19,14 +19,14 @@ from cairn.governed import core, lifecycle, procedures
 from cairn.governed.access import Stat, born, ref
 from cairn.governed.ledger import CaptureLedger
 from cairn.governed.memories import Keeper
-from cairn.governed.records import COLUMNS, Record, project_id, stamp
+from cairn.governed.records import COLUMNS, Record, stamp
 from cairn.seams import Embedder
 from cairn.types import Space
 
 
 def table_id(record: Record) -> str:
     """A memory's key in the tables. The public id is unique in a space and track only, this one everywhere."""
-    return f"{project_id(record)}/{record.scope.track}/{record.id}"
+    return f"{record.scope.space}/{record.scope.track}/{record.id}"
 
 
 def create(conn: sqlite3.Connection) -> None:
@@ -42,7 +42,7 @@ def fill(conn: sqlite3.Connection, keeper: Keeper, *, embedder: Embedder | None 
 
 
 def _fill_space(conn: sqlite3.Connection, keeper: Keeper, space: Space, embedder: Embedder | None) -> int:
-    project = f"{space.app}/{space.project}"
+    project = str(space)
     stats = keeper.access.stats(space)
     records = [record for scope in keeper.scopes(space) for record in keeper.records(scope)]
     with conn:

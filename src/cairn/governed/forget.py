@@ -29,8 +29,10 @@ from cairn.governed.records import Record, stamp
 from cairn.governed.transcripts import Log, Said
 from cairn.governed.unfinished import ForgetAgain
 from cairn.governed.wanted import (
+    ELSEWHERE,
     IN_GIT,
     OF_HISTORY,
+    SAID_AGAIN,
     SHORTEST,
     TELLING,
     Affected,
@@ -68,10 +70,8 @@ _STILL_THERE = ForgetAgain("the words are still there; it may have been written 
 _BY_ID = "an id or a name holds the words; those are not rewritten"
 _OTHERS = "other owners' memory"
 _OTHERS_WHY = "the same words stand there; they are not this owner's: ask for all owners to take them, too"
-_ELSEWHERE = "other apps or projects"
 _ELSEWHERE_WHY = "the same words stand there; forget them there, too"
-_OF_OTHERS = {_OTHERS_WHY: _OTHERS, _ELSEWHERE_WHY: _ELSEWHERE}
-_SAID_AGAIN = "a sentence that went was said there, too; forget it there by its words"
+_OF_OTHERS = {_OTHERS_WHY: _OTHERS, _ELSEWHERE_WHY: ELSEWHERE}
 _WORKSHOPS = (".index", ".tmp/cells")
 
 
@@ -201,7 +201,7 @@ def _record(keeper: Keeper, wanted: Wanted, receipt: Receipt) -> None:
     """A line that something was forgotten, without a word of it."""
     left = [where for where, _ in receipt.left if not wanted.found_in(where)]
     line = {"at": receipt.at, "id": receipt.id, "removed": dict(receipt.removed), "left": left}
-    keeper.journals.append(keeper.root.journal(wanted.space, "forgotten"), [json.dumps(line)])
+    keeper.note(wanted.space, "forgotten", line)
 
 
 def _remove(keeper: Keeper, wanted: Wanted, done: ForgetTally, beside: Beside) -> None:
@@ -424,14 +424,14 @@ class _Look:
             at = self._locator(path)
             why = self._why(path, at, piece)
             if why:
-                held = copies if at is None and why in {_STILL_THERE, _SAID_AGAIN} else truth
+                held = copies if at is None and why in {_STILL_THERE, SAID_AGAIN} else truth
                 held[path] = _STILL_THERE if held.get(path) == _STILL_THERE else why
         found = [(path, why) for path, why in truth.items() if why not in _OF_OTHERS]
         if self._ids:
             # What works with a session's name writes it again: the folder is named, whatever holds it just now.
             found = [one for one in found if one[1] != _BY_ID or not one[0].startswith(_WORKSHOPS)]
             found += [(folder, _BY_ID) for folder in _WORKSHOPS]
-        if not any(why in _OF_OTHERS or why == _SAID_AGAIN for why in truth.values()):
+        if not any(why in _OF_OTHERS or why == SAID_AGAIN for why in truth.values()):
             found += [(path, _STILL_THERE) for path in copies]
         found += [(_OF_OTHERS[why], why) for why in _OF_OTHERS if why in truth.values()]
         if self._keeper.storage.exists(Locator(IN_GIT[0])):
@@ -463,7 +463,7 @@ class _Look:
             return self._whose(at, self._wanted) if at is not None else _STILL_THERE
         if self._told.found_in_bytes(piece):
             why = self._whose(at, self._told) if at is not None else _STILL_THERE
-            return _SAID_AGAIN if why == _STILL_THERE and at is not None else why
+            return SAID_AGAIN if why == _STILL_THERE and at is not None else why
         return ""
 
     def _is_theirs(self, at: Locator) -> bool:

@@ -250,7 +250,7 @@ def _without_before(body: str) -> str:
 def _unescaped(text: str) -> Iterator[str]:
     """`text` with one layer of escaping taken back, in each way that changes it."""
     if "\\" in text:
-        yield _JSON_ESCAPE.sub(_plain, text)
+        yield without_escapes(text)
     if "&" in text:
         yield html.unescape(text)
     if "%" in text:
@@ -266,6 +266,11 @@ _JSON_ESCAPE = re.compile(
     r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|u\{(0{0,3}[0-9a-fA-F]{1,5})\}|([0-3][0-7]{2})|(.))", re.DOTALL
 )
 _SHORT = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
+
+
+def without_escapes(text: str) -> str:
+    """`text` with one layer of escapes by a backslash taken back."""
+    return _JSON_ESCAPE.sub(_plain, text)
 
 
 def _plain(found: re.Match[str]) -> str:

@@ -29,6 +29,7 @@ LEAST_GIST = 3
 _OF_ONE_MATTER = 0.6
 _NAME = re.compile(r"(?<=[^.!?:\n] )[A-Z][A-Za-z]{2,}")  # a capital within a sentence
 _SENTENCE = re.compile(r"(?<=[.!?;])\s|\n")
+_CLAUSE_END = re.compile(r"([,;:.!?]\s|[(—–。，；：]|\s-\s)")
 _WORD_OR_NUMBER = re.compile(r"\w+(?:[.:-]\w+)*")
 _IN_A_NAME = 2  # words of a name before its number, as in "meeting room 3"
 _STATUS_RANK: dict[Status, int] = {"archived": 0, "candidate": 1, "promoted": 2}
@@ -103,14 +104,17 @@ def gist(content: str) -> frozenset[str]:
 
 
 def opposes(one: frozenset[str], other: frozenset[str]) -> Literal["", "denial", "number"]:
-    """How two gists of one matter say otherwise: one denies what the other does not, or one number differs.
+    """How two gists of one matter say otherwise: one denies what the other does not, or a number of it differs.
 
-    Where two numbers differ, or each names something that the other does not, they are of two things: "room 3 has 20
-    seats" says nothing of room 4, and what Ann does not like says nothing of Bob.
+    Where more differs, or each names something that the other does not, they are of two things: "room 3 has 20
+    seats" says nothing of room 4, and what Ann does not like says nothing of Bob. Two numbers are one value where all else is
+    the same ("from 7 to 22"), and so is a number in another measure ("5 minutes", "30 seconds").
     """
     left, right = one - _denials(), other - _denials()
     counts = frozenset(filter(_is_number, left)), frozenset(filter(_is_number, right))
     left, right = left - counts[0], right - counts[1]
+    if all(counts) and left & _said("measures") and right & _said("measures"):
+        left, right = left - _said("measures"), right - _said("measures")
     shared = len(left & right)
     if shared < 2 or shared < _OF_ONE_MATTER * min(len(left), len(right)):
         return ""
@@ -119,7 +123,35 @@ def opposes(one: frozenset[str], other: frozenset[str]) -> Literal["", "denial",
     changed = len(counts[0] - counts[1]), len(counts[1] - counts[0])
     if denies(one) != denies(other):
         return "" if all(changed) else "denial"
+    if changed == (2, 2):
+        return "number" if left == right else ""
     return "number" if changed == (1, 1) and jaccard(left, right) >= 0.75 else ""
+
+
+def opposed_texts(one: str, other: str) -> Literal["", "denial", "number"]:
+    """How two texts of one matter say otherwise, by all of each, or by what each says first where only one says more.
+
+    >>> opposed_texts("The cache keeps rows for 5 minutes.", "The cache keeps rows for 30 seconds, since the bug in May.")
+    'number'
+    >>> opposed_texts("The hall holds 80 people, in Porto.", "The hall holds 90 people, in Lisbon.")
+    ''
+    """
+    found = opposes(gist(one), gist(other))
+    if found:
+        return found
+    first, then = _main_clause(one), _main_clause(other)
+    if (first != one) == (then != other):
+        return ""
+    found = opposes(gist(first), gist(then))
+    return "number" if found == "number" else ""
+
+
+def _main_clause(content: str) -> str:
+    """What a text says first: up to the first stop that more follows."""
+    clause, stop, rest = (
+        _CLAUSE_END.split(content, maxsplit=1) if _CLAUSE_END.search(content) else (content, "", "")
+    )
+    return clause if stop and rest.strip() else content
 
 
 def denies(gist: frozenset[str]) -> bool:

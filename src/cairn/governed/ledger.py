@@ -11,14 +11,13 @@ archived. `journal/missions.jsonl` records that it ended.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from cairn.canonical import as_line, objects_in, rows_in, text_hash
+from cairn.canonical import rows_in, text_hash
 from cairn.governed.memories import Keeper
 from cairn.governed.records import Origin, Record, stamp
 from cairn.language.near import jaccard
@@ -103,7 +102,7 @@ class CaptureLedger:
         the ledger's lock, and the row is written before the lock is given up: two runs cannot both capture.
         After a crash between the two it may run again, and must find its own earlier work.
         """
-        with self._keeper.locks.hold(f"ledger {space.app}/{space.project}", timeout=60.0):
+        with self._keeper.locks.hold(f"ledger {space}", timeout=60.0):
             known = self.find(space, source_type, source_key)
             if known is not None and not self._is_undone(space, known):
                 return None
@@ -113,13 +112,13 @@ class CaptureLedger:
             now = stamp(self._keeper.clock.now())
             row = LedgerRow(
                 _row_id(source_type, source_key),
-                f"{space.app}/{space.project}", source_type, source_key, verdict.memory_id,
+                str(space), source_type, source_key, verdict.memory_id,
                 metadata.get("episode_memory_id"), dict(metadata), now, now,
             )  # fmt: skip
             told = with_texts(
                 asdict(row), self._keeper.cut, skip=("id",)
             )  # it is known by its id, whatever its key was
-            self._keeper.journals.append(self._keeper.root.journal(space, "ledger"), [as_line(told)])
+            self._keeper.note(space, "ledger", told)
             return verdict
 
     def _is_undone(self, space: Space, row: LedgerRow) -> bool:
@@ -246,7 +245,7 @@ def _end_mission(keeper: Keeper, space: Space, run_id: str, *, success: bool) ->
         line = {"run_id": run_id, "success": success, "at": stamp(keeper.clock.now())}
         if (work := keeper.notebook.current_run) is not None:
             line["run"] = work.id
-        keeper.journals.append(keeper.root.journal(space, "missions"), [json.dumps(line)])
+        keeper.note(space, "missions", line)
     archived = put_away(keeper, scope, live, "the mission succeeded" if success else "the mission failed")
     return MissionEnd(
         run_id, success, promoted, archived, already=not first and not promoted and not archived
@@ -263,7 +262,7 @@ def ended_missions(keeper: Keeper, space: Space) -> Mapping[str, Mapping[str, An
     out: dict[str, Mapping[str, Any]] = {}
     history = keeper.notebook.history
     undone = history.undone(space) if history is not None else frozenset()
-    for value in objects_in(keeper.journals.read(keeper.root.journal(space, "missions")).lines):
+    for value in keeper.noted(space, "missions"):
         if isinstance(run := value.get("run_id"), str) and value.get("run") not in undone:
             out.setdefault(run, value)
     return out

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from cairn.canonical import moment, objects_in
+from cairn.canonical import moment
 from cairn.errors import CairnError, Invalid, NotFound, Unavailable
 from cairn.governed import core, gate, pages
 from cairn.governed.access import Ref, Stat, born, composite, is_evergreen, ref, score_at
@@ -113,7 +113,7 @@ def sweep(
     started, begin = keeper.clock.now(), time.monotonic()
     if dry_run:
         return _report(keeper, space, trigger, started, begin, *_plan(keeper, space)[:2], dry_run=True)
-    with keeper.locks.lease(f"sweep {space.app}/{space.project}") as mine:
+    with keeper.locks.lease(f"sweep {space}") as mine:
         if not mine:
             raise Unavailable("Another sweep of this project is under way; wait for it to end.")
         transitions, decayed, states = _plan(keeper, space)
@@ -122,13 +122,13 @@ def sweep(
             done = _carry_out(keeper, space, transitions)
         keeper.access.compact(space, states)
         report = _report(keeper, space, trigger, started, begin, done, decayed, sweep_id=sweep_id)
-        keeper.journals.append(keeper.root.journal(space, "sweeps"), [json.dumps(report.columns())])
+        keeper.note(space, "sweeps", report.columns())
     return report
 
 
 def sweeps(keeper: Keeper, space: Space) -> list[Mapping[str, Any]]:
     """The sweep log of a space, oldest first."""
-    return list(objects_in(keeper.journals.read(keeper.root.journal(space, "sweeps")).lines))
+    return list(keeper.noted(space, "sweeps"))
 
 
 def limit_of(keeper: Keeper, scope: Scope) -> int:
@@ -297,7 +297,7 @@ def _report(
     moves = Counter(one.move for one in done)
     return SweepReport(
         sweep_id or f"swp_{uuid.uuid4().hex[:12]}",
-        f"{space.app}/{space.project}", trigger, stamp(started), stamp(keeper.clock.now()), decayed,
+        str(space), trigger, stamp(started), stamp(keeper.clock.now()), decayed,
         sum(one.after.tier > one.before.tier and one.after.is_live for one in done),
         moves["promoted"], moves["archived"], moves["orphaned"], int((time.monotonic() - begin) * 1000), dry_run,
         tuple(done),
@@ -361,11 +361,11 @@ def consolidate(
                     merged.append(done)
     if not dry_run and (merged or trigger == "manual"):  # one by hand is on record also when it found nothing
         line = {
-            "t": "run", "run_id": run_id, "project_id": f"{space.app}/{space.project}", "trigger_reason": trigger,
+            "t": "run", "run_id": run_id, "project_id": str(space), "trigger_reason": trigger,
             "started_at": started, "completed_at": stamp(keeper.clock.now()),
             "clusters": len(merged), "entries_merged": sum(len(m.originals) for m in merged),
         }  # fmt: skip
-        keeper.journals.append(keeper.root.journal(space, "consolidations"), [json.dumps(line)])
+        keeper.note(space, "consolidations", line)
     return ConsolidationReport(run_id, merged, dry_run)
 
 
@@ -384,7 +384,7 @@ def consolidations(keeper: Keeper, space: Space) -> list[Mapping[str, Any]]:
     """The consolidation log, oldest first."""
     return [
         {k: v for k, v in value.items() if k != "t"}
-        for value in objects_in(keeper.journals.read(keeper.root.journal(space, "consolidations")).lines)
+        for value in keeper.noted(space, "consolidations")
         if value.get("t") == "run"
     ]
 
@@ -459,9 +459,7 @@ def _merge_cluster(
             "t": "merged", "run_id": run_id, "track": scope.track, "owner": scope.owner, "new": kept.entry_id,
             "originals": [r.entry_id for r in cluster],
         }  # fmt: skip
-        keeper.journals.append(
-            keeper.root.journal(scope.space, "consolidations"), [json.dumps(step, ensure_ascii=False)]
-        )
+        keeper.note(scope.space, "consolidations", step)
     return MergedCluster(scope, fresh.category, kept.id, [r.id for r in cluster])
 
 

@@ -42,13 +42,12 @@ from cairn.governed.records import (
     Record,
     Status,
     from_entry,
-    project_id,
     stamp,
 )
 from cairn.governed.secrets import redact
 from cairn.governed.shelf import Shelf
 from cairn.language.words import word_set
-from cairn.notes.kinds import SCOPE_DIRS, MemoryRoot
+from cairn.notes.kinds import MemoryRoot
 from cairn.notes.notebook import Draft, Notebook
 from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend
 from cairn.seams.storage import children
@@ -218,24 +217,15 @@ class Keeper:
             importance=importance, status=status, origin=origin, tier=tier, source_type=source_type, mode=mode,
             confidence=confidence,
         )  # fmt: skip
-        framed = content
-        content = strip_recalled(content).strip()
-        if not content:
-            if framed.strip():
-                return _refused("recalled", "Nothing but recalled memories is in it; those are kept already.")
-            return _refused("empty", "There is no text to remember.")
-        if not gate.says_something(content) and gated:
-            return _refused("empty", "It says nothing by itself; say what is to be remembered.")
+        framed, content = content, strip_recalled(content).strip()
+        if refusal := _says_nothing(framed, content, gated=gated):
+            return refusal
         if not vouched:
             origin = "agent" if agent_id is not None and origin == "human" else origin
             confidence = min(UNVOUCHED, confidence if confidence is not None else UNVOUCHED)
         if origin == "recalled":
             return _refused("recalled", "It was recalled, not said anew.")
-        cut: tuple[str, ...] = ()
-        if self.settings.keeping.secrets != "allow":
-            done = [redact(text) for text in (content, trigger, procedure)]
-            content, trigger, procedure = (one.text for one in done)
-            cut = tuple(dict.fromkeys(kind for one in done for kind in one.kinds))
+        (content, trigger, procedure), cut = self._without_credentials(content, trigger, procedure)
         if cut and (self.settings.keeping.secrets == "refuse" or not _says_enough(content)):
             return _refused(
                 "secret", f"It holds a credential ({', '.join(cut)}); store that in a secret manager."
@@ -355,7 +345,14 @@ class Keeper:
 
     def cut(self, text: str) -> str:
         """`text` without credentials, unless the settings allow them."""
-        return text if self.settings.keeping.secrets == "allow" else redact(text).text
+        return self._without_credentials(text)[0][0]
+
+    def _without_credentials(self, *texts: str) -> tuple[list[str], Sequence[str]]:
+        """Texts without credentials, unless the settings allow them, and the kinds that were in them, each once."""
+        if self.settings.keeping.secrets == "allow":
+            return list(texts), ()
+        done = [redact(text) for text in texts]
+        return [one.text for one in done], list(dict.fromkeys(kind for one in done for kind in one.kinds))
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -386,19 +383,11 @@ class Keeper:
 
     def scopes(self, space: Space) -> list[Scope]:
         """Every scope of `space` that has governed memories."""
-        out: list[Scope] = []
-        for track, name in SCOPE_DIRS.items():
-            base = self.root.space(space).child(name)
-            folders = (
-                [(base, "")] if track == "project" else [(at, at.name) for at in children(self.storage, base)]
-            )
-            for folder, owner in folders:
-                if children(self.storage, folder.child("memories")):
-                    try:
-                        out.append(Scope(space, track, owner))
-                    except Invalid:
-                        continue  # a folder no id can name is not a scope
-        return out
+        return [
+            scope
+            for scope in self.root.scopes(space)
+            if children(self.storage, self.root.scope(scope).child("memories"))
+        ]
 
     def records(self, scope: Scope) -> list[Record]:
         """Every memory of a scope, archived ones included, oldest note first."""
@@ -472,7 +461,7 @@ class Keeper:
         known = self.access.stat(record) if stat is None else stat
         now, created = self.clock.now(), stamp(record.created_at) or None
         made = {
-            "project_id": project_id(record),
+            "project_id": str(record.scope.space),
             "scope": record.scope.track,
             "scope_owner_id": record.scope.owner,
             "pinned": int(record.pinned),
@@ -588,6 +577,14 @@ class Keeper:
         written = self.notebook.append(KIND, fresh.scope, self.day(), [draft])[0]
         return fresh.but(entry_id=written.entry_id, locator=written.locator), written.lsn
 
+    def noted(self, space: Space, journal: str) -> Iterator[dict[str, Any]]:
+        """What a journal of a space holds, oldest first."""
+        return objects_in(self.journals.read(self.root.journal(space, journal)).lines)
+
+    def note(self, space: Space, journal: str, *values: Mapping[str, Any]) -> None:
+        """Add lines to a journal of a space; durable when it returns."""
+        self.journals.append(self.root.journal(space, journal), [as_line(value) for value in values])
+
     def note_histories(self, space: Space, lines: Sequence[str], *, sync: bool = True) -> None:
         """Leave lines on what is about to happen; without `sync` where no text would be lost with them."""
         if lines:
@@ -596,7 +593,7 @@ class Keeper:
     def histories(self, space: Space) -> dict[Ref, Sequence[HistoryLine]]:
         """What happened to each memory of a space, oldest first."""
         out: dict[Ref, list[HistoryLine]] = {}
-        for value in objects_in(self.journals.read(self.root.journal(space, "memories")).lines):
+        for value in self.noted(space, "memories"):
             with suppress(ValueError, KeyError, TypeError):
                 track, owner, entry_id = value["m"]
                 told = HistoryLine(**{name: value[name] for name in HistoryLine.__slots__ if name in value})
@@ -657,6 +654,17 @@ def _with_policy(
 
 def _refused(reason: str, detail: str) -> Verdict:
     return Verdict(accepted=False, reason=reason, detail=detail)
+
+
+def _says_nothing(framed: str, content: str, *, gated: bool) -> Verdict | None:
+    """The refusal of a text that says nothing once framed recalls are out of it; None where it says something."""
+    if not content and framed.strip():
+        return _refused("recalled", "Nothing but recalled memories is in it; those are kept already.")
+    if not content:
+        return _refused("empty", "There is no text to remember.")
+    if gated and not gate.says_something(content):
+        return _refused("empty", "It says nothing by itself; say what is to be remembered.")
+    return None
 
 
 def _says_enough(content: str) -> bool:

@@ -7,7 +7,6 @@ as `<name>.edited-<time>.md`, and reported; then the page is made anew.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from cairn.canonical import objects_in, text_hash
+from cairn.canonical import text_hash
 from cairn.errors import CairnError, Conflict
 from cairn.governed import core
 from cairn.governed.memories import Keeper
@@ -72,7 +71,7 @@ def refresh(keeper: Keeper, space: Space, *, first: Callable[[], None] = lambda:
 
     One at a time: what was read before another's refresh would otherwise be written after it.
     """
-    with keeper.locks.hold(f"pages {space.app}/{space.project}", timeout=60.0):
+    with keeper.locks.hold(f"pages {space}", timeout=60.0):
         first()
         return _refresh(keeper, space)
 
@@ -117,7 +116,7 @@ def _refresh(keeper: Keeper, space: Space) -> PagesReport:
 def log(keeper: Keeper, space: Space, text: str) -> None:
     """Add a line to today's daily log (`daily/<date>.md`), append-only; it shows at the next refresh."""
     line = {"at": stamp(keeper.clock.now()), "day": keeper.day(), "text": keeper.cut(" ".join(text.split()))}
-    keeper.journals.append(keeper.root.journal(space, "daily"), [json.dumps(line, ensure_ascii=False)])
+    keeper.note(space, "daily", line)
 
 
 def check(keeper: Keeper, space: Space) -> list[str]:
@@ -272,7 +271,7 @@ def _sessions(keeper: Keeper, space: Space) -> list[str]:
 def daily(keeper: Keeper, space: Space) -> dict[str, list[str]]:
     """The lines of the daily log, by day."""
     days: dict[str, list[str]] = {}
-    for value in objects_in(keeper.journals.read(keeper.root.journal(space, "daily")).lines):
+    for value in keeper.noted(space, "daily"):
         with suppress(KeyError, TypeError):
             if re.fullmatch(r"\d{4}-\d\d-\d\d", value["day"]):
                 days.setdefault(value["day"], []).append(f"- {value['at'][11:16]} {value['text']}")

@@ -27,8 +27,10 @@ from cairn.governed.memories import Keeper
 from cairn.governed.records import stamp
 from cairn.governed.unfinished import ForgetAgain
 from cairn.governed.wanted import (
+    ELSEWHERE,
     IN_GIT,
     OF_HISTORY,
+    SAID_AGAIN,
     TELLING,
     Beside,
     ForgetTally,
@@ -51,14 +53,18 @@ STILL_THERE = ForgetAgain(
 )
 _SHARED = "others had a part in this session: their conversation stays; ask for shared sessions to take this person's words out"
 _NAMED = "others' words name this person; they are the others'"
-_SAID_AGAIN = "a sentence that went was said there, too; forget it there by its words"
-_ELSEWHERE = "the same name in another app or project: forget it there, too"
+_ELSEWHERE = "the same name or a sentence that went stands there: forget it there, too"
 _ALWAYS = (("backups", "archives made before hold it: delete them, see docs/operating.md"),)
 _SYNCED = (
     "other machines",
     "they follow when the sync program has carried this over; its own versions are kept by it",
 )
+_SERVERS = (
+    "other servers",
+    "each takes it out of its own index and audit log within a minute while it runs, else when it starts again",
+)
 _SHORTEST_TELLING = 6
+_SHORTEST_WITHIN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +88,9 @@ class Going:
     owner: str = ""
     sessions: list[str] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    stays: list[tuple[str, str]] = field(default_factory=list)
+    done: ForgetTally = field(default_factory=ForgetTally)
     wanted: Wanted | None = None
     alias: str = field(default_factory=lambda: f"forgotten-{secrets.token_hex(4)}")
-
-    def add(self, what: str, count: int = 1) -> None:
-        if count:
-            self.counts[what] = self.counts.get(what, 0) + count
 
     @property
     def folder(self) -> str:
@@ -100,6 +101,24 @@ class Going:
         """Whether a text names the person (or a session that goes) as whole words."""
         named = (re.escape(self.owner), *self._telling()) if self.owner else self._telling()
         return any(re.search(rf"(?<![^\W_]){one}(?![^\W_])", text) for one in named)
+
+    def holds_letters(self, text: str) -> bool:
+        """Whether a text holds the person's id, be it within another word ("anna" in "Susanna"); not asked of short ones,
+        which most words hold.
+        """
+        return len(self.owner) >= _SHORTEST_WITHIN and self.owner.casefold() in text.casefold()
+
+    def is_recorded(self, record: str) -> bool:
+        """Whether a record of a queue is about who goes. Sessions count however short their ids are, since these have a
+        field, or a file's name, to themselves.
+        """
+        value = object_in(record) or {}
+        where = (value.get("app"), value.get("project"))
+        if where == (self.space.app, self.space.project) and value.get("session") in self.sessions:
+            return True
+        return self.names(record) or any(
+            session_locator(self.space, one).key == record for one in self.sessions
+        )
 
     def is_told(self, block: str) -> bool:
         """Whether an entry, as it stands in a note, was made from a session that goes (and from no other)."""
@@ -132,7 +151,7 @@ class Farewell:
     @property
     def complete(self) -> bool:
         """Whether nothing of the person's own is left below the root."""
-        return not self.dry_run and not any(why == STILL_THERE for _, why in self.stays)
+        return not self.dry_run and not any(isinstance(why, ForgetAgain) for _, why in self.stays)
 
 
 # ---------------------------------------------------------------- what there is
@@ -158,13 +177,11 @@ def _session(keeper: Keeper, space: Space, session_id: str) -> SpokenSession | N
 
 
 def _no_session(space: Space, session_id: str) -> NotFound:
-    return NotFound(
-        f'There is no session "{session_id[:80]}" in {space.app}/{space.project}.', session_id=session_id
-    )
+    return NotFound(f'There is no session "{session_id[:80]}" in {space}.', session_id=session_id)
 
 
 def _nobody(space: Space, user: str) -> NotFound:
-    return NotFound(f'Nothing is kept of "{user[:80]}" in {space.app}/{space.project}.', user_id=user)
+    return NotFound(f'Nothing is kept of "{user[:80]}" in {space}.', user_id=user)
 
 
 def export_person(
@@ -260,7 +277,7 @@ def forget_person(
     alone = dict.fromkeys(one.id for one in (*found, *earlier) if len(one.users) == 1)
     going = Going(space, user, list(alone))
     notes = _files_of(keeper, scope)
-    lines = sum(1 for _, line in _journal_lines(keeper, space) if _is_about(line, going))
+    lines = _take_lines(keeper, going, dry=True)
     waits = beside.waiting(going)
     if not found and not notes and not lines and not waits and not before:
         raise _nobody(space, user)
@@ -274,22 +291,22 @@ def forget_person(
         if shared:
             taken = [one for one in earlier if len(one.users) > 1]
             lost, with_others = {**_lost(taken), **lost}, [*taken, *with_others]
-        going.stays += beside.settle()
+        going.done.left += beside.settle()
         _take_notes(keeper, going, _files_of(keeper, scope))
         if lost:
             _follow(keeper, going, lost, beside, list(dict.fromkeys(one.id for one in with_others)))
 
     if dry_run:
         _count(keeper, going, found, notes, shared=shared)
-        going.add("journal lines", lines)
-        going.add("waiting events", waits)
+        going.done.add("journal lines", lines)
+        going.done.add("waiting events", waits)
     else:
         spoken = (*earlier, *found)
         paths = dict.fromkeys((*going.paths, *(one.at.key for one in spoken), *(at.key for at in notes)))
         beside.keep({"sessions": [one.as_data() for one in spoken], "paths": list(paths)})
         _take_all(keeper, going, beside, take)
     if not shared:
-        going.stays += [(f"session {one.id}", _SHARED) for one in found if len(one.users) > 1]
+        going.done.left += [(f"session {one.id}", _SHARED) for one in found if len(one.users) > 1]
     return _receipt(keeper, going, dry_run=dry_run)
 
 
@@ -302,7 +319,7 @@ def forget_session(
         NotFound: there is none of that name.
     """
     found = _session(keeper, space, session_id)
-    going = Going(space, sessions=[session_id])
+    going = Going(space, sessions=[session_id], done=ForgetTally(dry=dry_run))
     waits = beside.waiting(going)
     earlier = beside.earlier()
     if found is None and not waits and not earlier:
@@ -314,28 +331,25 @@ def forget_session(
     wanted.paths += dict.fromkeys((*earlier.get("paths", ()), *(one.at.key for one in said)))
     _want_told(keeper, wanted, session_id)
     going.wanted = wanted
-    done = ForgetTally(dry=dry_run)
 
     def take() -> None:
         _take_sessions(keeper, going, said)
-        going.stays += beside.settle()
+        going.done.left += beside.settle()
         _want_told(keeper, wanted, session_id)
-        removal.from_notes(keeper, wanted, done, beside.profile)
-        removal.from_journals(keeper, wanted, done)
+        removal.from_notes(keeper, wanted, going.done, beside.profile)
+        removal.from_journals(keeper, wanted, going.done)
         going.paths += wanted.paths
 
     if dry_run:
         _count(keeper, going, said, (), shared=True)
-        going.add("waiting events", waits)
-        removal.from_notes(keeper, wanted, done, beside.profile)
+        going.done.add("waiting events", waits)
+        removal.from_notes(keeper, wanted, going.done, beside.profile)
     else:
         beside.keep({
             "sessions": [one.as_data() for one in said], "cells": sorted(wanted.cells),
             "entries": unfinished.as_names(wanted.entries), "paths": wanted.paths,
         })  # fmt: skip
         _take_all(keeper, going, beside, take)
-    for what, count in done.counts.items():
-        going.add(what, count)
     going.paths += wanted.paths
     return _receipt(keeper, going, dry_run=dry_run)
 
@@ -343,16 +357,16 @@ def forget_session(
 def _take_all(keeper: Keeper, going: Going, beside: Beside, take: Callable[[], None]) -> None:
     """Take what goes out of everything, and look; once more, for what others wrote meanwhile."""
     for _ in range(2):
-        going.stays.clear()
+        going.done.left.clear()
         take()
-        going.add("journal lines", _take_lines(keeper, going))
+        going.done.add("journal lines", _take_lines(keeper, going, dry=False))
         pages.refresh(keeper, going.space)
-        going.stays += beside.purge(going, going.add)
-        going.stays += _look(keeper, going, beside)
-        if not any(why == STILL_THERE for _, why in going.stays):
+        going.done.left += beside.purge(going, going.done.add)
+        going.done.left += _look(keeper, going, beside)
+        if not any(why == STILL_THERE for _, why in going.done.left):
             break
-    going.stays += beside.stays(going.stays)
-    beside.end(going.stays)
+    going.done.left += beside.stays(going.done.left)
+    beside.end(going.done.left)
 
 
 def _want_told(keeper: Keeper, wanted: Wanted, session_id: str) -> None:
@@ -406,8 +420,8 @@ def _count(
 ) -> None:
     for one in found:
         if one.id in going.sessions or shared:
-            going.add("messages", len(one.messages))
-            going.add("sessions", one.id in going.sessions)
+            going.done.add("messages", len(one.messages))
+            going.done.add("sessions", one.id in going.sessions)
             going.paths.append(one.at.key)
     for at in notes:
         _count_note(keeper, going, at)
@@ -415,12 +429,12 @@ def _count(
 
 def _count_note(keeper: Keeper, going: Going, at: Locator) -> None:
     place = place_of(at)
-    going.add("notes")
+    going.done.add("notes")
     if at.key not in going.paths:
         going.paths.append(at.key)
     if place is not None and place.kind.storage == "daily":
         with suppress(CairnError):
-            going.add(f"{place.kind.name} entries", len(keeper.notebook.read(at).entries))
+            going.done.add(f"{place.kind.name} entries", len(keeper.notebook.read(at).entries))
 
 
 def _take_sessions(keeper: Keeper, going: Going, sessions: Sequence[SpokenSession]) -> None:
@@ -429,8 +443,8 @@ def _take_sessions(keeper: Keeper, going: Going, sessions: Sequence[SpokenSessio
             continue
         keeper.journals.edit(one.at, lambda _lines: [])  # readers notice that it was made anew
         keeper.storage.remove(one.at)
-        going.add("messages", len(one.messages))
-        going.add("sessions")
+        going.done.add("messages", len(one.messages))
+        going.done.add("sessions")
         going.paths.append(one.at.key)
 
 
@@ -445,7 +459,7 @@ def _take_words(keeper: Keeper, going: Going, sessions: Sequence[SpokenSession])
             return out, out != list(lines)
 
         transcripts.edited(keeper, one.at, make)
-        going.add("messages", len(one.messages))
+        going.done.add("messages", len(one.messages))
         going.paths.append(one.at.key)
     return lost
 
@@ -461,48 +475,31 @@ def _follow(
     keeper: Keeper, going: Going, lost: Mapping[str, Lost], beside: Beside, sessions: Sequence[str]
 ) -> None:
     """What others have from the words that went: episodes are told anew, what was derived goes."""
-    going.add("episodes told anew", sum(beside.retell(one) for one in sessions))
-    for at in _notes_of(keeper, going.space):
-        drafts = {
-            entry.id: partial(_without_speaker, owner=going.owner)
-            for entry in keeper.notebook.read(at).entries
-            if entry.inline.get("session_id") in sessions
-            and going.owner in list_items(entry.inline.get("sender_ids", "[]"))
-        }
-        if drafts:
-            keeper.notebook.change_many(at, drafts)
-            going.paths.append(at.key)
+    going.done.add("episodes told anew", sum(beside.retell(one) for one in sessions))
+    drafts: dict[Locator, dict[str, Callable[[Entry], Draft]]] = {}
+    for at, _, entry in removal.entries_of(keeper, Wanted(going.space)):
+        if entry.inline.get("session_id") in sessions and going.owner in _senders(entry):
+            drafts.setdefault(at, {})[entry.id] = partial(_without_speaker, owner=going.owner)
+    for at, changes in drafts.items():
+        keeper.notebook.change_many(at, changes)
+        going.paths.append(at.key)
     wanted = going.wanted = Wanted(going.space, lost=dict(lost))
     done = ForgetTally()
     removal.from_notes(keeper, wanted, done, beside.profile)
     for what, count in done.counts.items():
-        going.add(f"{what} of others", count)
+        going.done.add(f"{what} of others", count)
     going.paths += wanted.paths
 
 
-def _notes_of(keeper: Keeper, space: Space) -> Iterator[Locator]:
-    """The daily notes of a space that can be read."""
-    for at in removal.files_in_reach(keeper, Wanted(space)):
-        place = place_of(at)
-        if place is not None and place.kind.storage == "daily":
-            with suppress(CairnError):
-                keeper.notebook.read(at)
-                yield at
+def _senders(entry: Entry) -> list[str]:
+    return list_items(entry.inline.get("sender_ids", "[]"))
 
 
 def _without_speaker(entry: Entry, owner: str) -> Draft:
-    rest = [one for one in list_items(entry.inline["sender_ids"]) if one != owner]
-    return Draft.of(entry, sender_ids=rest)
+    return Draft.of(entry, sender_ids=[one for one in _senders(entry) if one != owner])
 
 
 # ---------------------------------------------------------------- journals
-
-
-def _journal_lines(keeper: Keeper, space: Space) -> Iterator[tuple[Locator, str]]:
-    for at in readable_files(keeper.storage, keeper.root.journal(space)):
-        if at.name.endswith(".jsonl") and at.name not in {*OF_HISTORY, "checkpoints.jsonl"}:
-            with suppress(CairnError):
-                yield from ((at, line) for line in keeper.journals.read(at).lines)
 
 
 def _is_about(line: str, going: Going) -> bool:
@@ -531,18 +528,13 @@ def _tells_of(value: Any, going: Going) -> bool:
     return isinstance(value, list) and any(_tells_of(one, going) for one in value)
 
 
-def _take_lines(keeper: Keeper, going: Going) -> int:
-    keeper.access.flush(going.space)
+def _take_lines(keeper: Keeper, going: Going, *, dry: bool) -> int:
+    """Take the lines about who goes out of the journals, or only count them; checkpoints are the space's."""
 
-    def make(lines: Sequence[str]) -> tuple[list[str], int]:
-        made = [_without_them(line, going) for line in lines]
-        gone = sum(one != line for one, line in zip(made, lines, strict=True))
-        return [one for one in made if one is not None], gone
+    def clean(name: str, line: str) -> str | None:
+        return line if name == "checkpoints.jsonl" else _without_them(line, going)
 
-    journals = dict.fromkeys(at for at, _ in _journal_lines(keeper, going.space))
-    taken = sum(transcripts.edited(keeper, at, make) for at in journals)
-    keeper.memo.clear()
-    return taken
+    return sum(removal.in_journals(keeper, going.space, clean, dry=dry).values())
 
 
 def _without_them(line: str, going: Going) -> str | None:
@@ -564,6 +556,8 @@ def _look(keeper: Keeper, going: Going, beside: Beside) -> list[tuple[str, str]]
     """Every place that still names who went, and why it does."""
     truth: dict[str, str] = {}
     copies: list[str] = []
+    run_on: list[str] = []
+    within_words = False
     told = Wanted(going.space)
     if going.wanted is not None:
         lost = (one for message in going.wanted.lost.values() for one in message.gone)
@@ -576,14 +570,18 @@ def _look(keeper: Keeper, going: Going, beside: Beside) -> list[tuple[str, str]]
             truth.setdefault(path, "it cannot be read and was not searched")
             continue
         in_path, text = going.names(unquote(path)), piece.decode("utf-8", "ignore")
-        if path.startswith(".index/") and going.owner and going.owner in text:
-            copies.append(path)  # in a database one column follows another without a blank
+        within_words |= not _is_copy(path) and going.holds_letters(text)
+        if path.startswith(".index/") and going.owner and not going.is_theirs(text):
+            # In a database one column follows another without a blank, and a word may begin in the one before.
+            run_on += [path] if going.holds_letters(text) else []
+            copies += [path] if told.found_in_bytes(piece) else []
+            continue
         if not in_path and not going.names(text):
             if told.found_in_bytes(piece):
-                if path.startswith(f"{space}/") and not _is_copy(path):
-                    truth[path] = _SAID_AGAIN
-                else:
+                if _is_copy(path):
                     copies.append(path)
+                else:
+                    truth[path] = SAID_AGAIN if path.startswith(f"{space}/") else _ELSEWHERE
             continue
         if going.is_theirs(text) and path.startswith((f"{space}/", ".")):
             truth[path] = STILL_THERE
@@ -597,9 +595,11 @@ def _look(keeper: Keeper, going: Going, beside: Beside) -> list[tuple[str, str]]
             truth[path] = _NAMED
     found = [(path, why) for path, why in truth.items() if why != _ELSEWHERE]
     if _ELSEWHERE in truth.values():
-        found.append(("other apps or projects", _ELSEWHERE))
+        found.append((ELSEWHERE, _ELSEWHERE))
     if not truth:
         found += [(path, STILL_THERE) for path in copies]
+    if not truth and not within_words:
+        found += [(path, STILL_THERE) for path in run_on]
     return found
 
 
@@ -609,20 +609,22 @@ def _is_copy(path: str) -> bool:
 
 
 def _receipt(keeper: Keeper, going: Going, *, dry_run: bool) -> Farewell:
-    stays = [*going.stays, *_ALWAYS]
+    stays = [*going.done.left, *_ALWAYS]
     if keeper.storage.exists(Locator(IN_GIT[0])):
         stays.append(IN_GIT)
     if keeper.storage.capabilities.sync:
         stays.append(_SYNCED)
+    if keeper.storage.is_shared:
+        stays.append(_SERVERS)
     made = Farewell(
         stamp(keeper.clock.now()),
-        dict(going.counts),
+        dict(going.done.counts),
         sorted(going.sessions),
         sorted(set(going.paths)),
         tuple(dict.fromkeys(stays)),
         dry_run,
     )
     if not dry_run:  # a line that something went, without saying whose
-        line = {"at": made.at, "id": "person" if going.owner else "session", "removed": dict(made.removed)}
-        keeper.journals.append(keeper.root.journal(going.space, "forgotten"), [json.dumps(line)])
+        what = "person" if going.owner else "session"
+        keeper.note(going.space, "forgotten", {"at": made.at, "id": what, "removed": dict(made.removed)})
     return made

@@ -188,14 +188,8 @@ def misread(inline: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         yield "confidence", inline["confidence"], _number(sure)
 
 
-def project_id(record: Record) -> str:
-    """ADE's project key: the app and the project."""
-    space = record.scope.space
-    return f"{space.app}/{space.project}"
-
-
 def stamp(at: datetime | None) -> str:
-    """A time as it stands in files: UTC with its offset."""
+    """A time as notes and journals of governed memories have it: UTC, microseconds, its offset; "" for none."""
     return at.astimezone(UTC).isoformat(timespec="microseconds") if at is not None else ""
 
 

@@ -11,6 +11,8 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from cairn.canonical import as_line, object_in
@@ -40,7 +42,7 @@ from cairn.notes.notebook import Draft
 from cairn.notes.unions import forgotten_marks
 from cairn.seams import Locator, content_hash
 from cairn.seams.storage import children, readable_files
-from cairn.types import Entry, Scope, split_public_id
+from cairn.types import Entry, Scope, Space, split_public_id
 
 NAMED = "named"
 _LOOKS = 5
@@ -172,7 +174,7 @@ def _from_daily(
         why = _why(wanted, place, entry)
         derived = _is_derived(place, entry)
         says = [t for t in entry.sections.values() if wanted.found_in(t, derived=derived)]
-        inline = [k for k, t in entry.inline.items() if k not in _IDS and wanted.found_in(t)]
+        inline = [k for k, t in entry.inline.items() if k not in _IDS and wanted.found_in_layers(t)]
         if not why and says and wanted.nothing_left(entry.sections.values(), derived=derived):
             why = "the same words"
         ended_by = entry.inline.get("superseded_by", "")
@@ -253,7 +255,7 @@ def _rewriter(wanted: Wanted, *, derived: bool) -> Callable[[Entry], Draft]:
     """Tags and metadata of what was made of talk go, too: nobody can tell which message they came with."""
     return lambda entry: Draft(
         {
-            key: TOMBSTONE if key not in _IDS and wanted.found_in(text) else text
+            key: TOMBSTONE if key not in _IDS and wanted.found_in_layers(text) else text
             for key, text in entry.inline.items()
             if key not in {"tags", "metadata"} or "parent_type" not in entry.inline
         },
@@ -272,20 +274,22 @@ def cleaned_block(wanted: Wanted, path: str, text: str, items: WithoutItems | No
         return text if made is None else made
     entries = parse_note(text).entries
     derived = any(place is not None and _is_derived(place, entry) for entry in entries)
-    if not wanted.found_in(text, derived=derived):
+    if not wanted.found_in(text, derived=derived) and not wanted.found_in_layers(text):
         return text
     sections = [one for entry in entries for one in entry.sections.values()]
     if entries and wanted.nothing_left(sections, derived=derived):
         return None
-    lines = text.splitlines(keepends=True)
-    return "".join(line if _ID_LINE.match(line) else wanted.without(line, derived=derived) for line in lines)
+    out = []
+    for is_id, lines in groupby(text.splitlines(keepends=True), lambda line: bool(_ID_LINE.match(line))):
+        made = "".join(line if is_id else wanted.without_in_line(line, derived=derived) for line in lines)
+        out.append(made if is_id else wanted.masked(made))  # words may run over the end of a line
+    return "".join(out)
 
 
 def _merged_from(keeper: Keeper, wanted: Wanted) -> list[tuple[Scope, str]]:
     """Memories that were merged from what goes, go; the others they were merged from are to come back."""
     revived: list[tuple[Scope, str]] = []
-    for line in keeper.journals.read(keeper.root.journal(wanted.space, "consolidations")).lines:
-        value = object_in(line) or {}
+    for value in keeper.noted(wanted.space, "consolidations"):
         if value.get("t") != "merged":
             continue
         with suppress(Invalid, KeyError, TypeError):
@@ -300,28 +304,42 @@ def _merged_from(keeper: Keeper, wanted: Wanted) -> list[tuple[Scope, str]]:
 # ---------------------------------------------------------------- journals
 
 
-def from_journals(keeper: Keeper, wanted: Wanted, done: ForgetTally) -> None:
-    """Histories, ledgers and logs about what goes, and the words in the lines of those in reach."""
-    refs: set[Ref] = {(scope.track, scope.owner, entry) for scope, entry in wanted.entries}
-    ids = {scope.public_id(entry) for scope, entry in wanted.entries}
-    if not done.dry:
-        keeper.access.flush(wanted.space)
-    for at in readable_files(keeper.storage, keeper.root.journal(wanted.space)):
+def in_journals(
+    keeper: Keeper, space: Space, clean: Callable[[str, str], str | None], *, dry: bool
+) -> dict[Locator, int]:
+    """Take each line of a space's journals, by the name of its journal, through `clean`; how many that touches in which.
+
+    None for a line takes it out; where the root is synced, no copy of the journal brings it back.
+    """
+    touched = {}
+    if not dry:
+        keeper.access.flush(space)
+    for at in readable_files(keeper.storage, keeper.root.journal(space)):
         if not at.name.endswith(".jsonl") or at.name in OF_HISTORY:
             continue
 
         def make(lines: Sequence[str], name: str = at.name) -> tuple[list[str], int]:
-            kept = [journal_line(wanted, refs, ids, name, line) for line in lines]
+            kept = [clean(name, line) for line in lines]
             out = [line for line in kept if line is not None]
             if keeper.storage.capabilities.sync:
                 out += forgotten_marks(lines, out)
             return out, sum(made != line for made, line in zip(kept, lines, strict=True))
 
-        if count := edited(keeper, at, make, dry=done.dry):
-            done.add("journal lines", count)
-            wanted.paths.append(at.key)
-    if not done.dry:
+        with suppress(Invalid):  # no file of lines: the last look names it
+            if count := edited(keeper, at, make, dry=dry):
+                touched[at] = count
+    if not dry:
         keeper.memo.clear()
+    return touched
+
+
+def from_journals(keeper: Keeper, wanted: Wanted, done: ForgetTally) -> None:
+    """Histories, ledgers and logs about what goes, and the words in the lines of those in reach."""
+    refs: set[Ref] = {(scope.track, scope.owner, entry) for scope, entry in wanted.entries}
+    ids = {scope.public_id(entry) for scope, entry in wanted.entries}
+    touched = in_journals(keeper, wanted.space, partial(journal_line, wanted, refs, ids), dry=done.dry)
+    done.add("journal lines", sum(touched.values()))
+    wanted.paths += [at.key for at in touched]
 
 
 def journal_line(wanted: Wanted, refs: set[Ref], ids: set[str], name: str, line: str) -> str | None:

@@ -26,8 +26,8 @@ from cairn.notes.kinds import KINDS, place_of
 from cairn.seams import Locator, StorageBackend
 from cairn.types import Scope
 
-# A file written within the clock's grain of being looked at may be written again without looking different.
 _MOST_VALUES = 2  # records that differ in one number; more of them are a list of things
+# A file written within the clock's grain of being looked at may be written again without looking different.
 _GRAIN_NS = 30_000_000
 _OPENING = re.compile(r"^[ \t]*<!--[ \t]*entry:", re.MULTILINE)
 
@@ -128,7 +128,7 @@ class Shelf:
             for key, shared in touched.items()
             if shared >= 2 and gate.of_one_thing(content, (record := self._records[key]).content)
         ]
-        how = [(record, gate.opposes(gist, gate.gist(record.content))) for record in found]
+        how = [(record, gate.opposed_texts(content, record.content)) for record in found]
         how = [
             (old, one)
             for old, one in how

@@ -3,7 +3,8 @@
 Two ways to look for words. What an entry says is looked for as a *statement*: the same words in the same order,
 blanks and case aside, standing for themselves between stops, quotes, brackets or line ends. "Ann likes tea" is
 not found in "Ann likes tea with milk" nor in "Nobody says Ann likes tea": those are other statements, and at
-most alike. A *phrase* that the caller gives is found wherever it stands as whole words.
+most alike. A *phrase* that the caller gives is found wherever it stands as whole words. A letter with its marks is the
+same letter whether Unicode writes it as one sign or as several (NFC, NFD, or between).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cairn.errors import CairnError
+from cairn.governed.framing import without_escapes
 from cairn.governed.unfinished import Begun, ForgetAgain
 from cairn.language.near import jaccard
 from cairn.language.words import is_unspaced, word_set
@@ -24,6 +26,8 @@ from cairn.types import Scope, Space
 
 TOMBSTONE = "[forgotten]"
 IN_GIT = (".git", "the repository's history keeps former versions; rewrite it to remove them there")
+SAID_AGAIN = "a sentence that went was said there, too; forget it there by its words"
+ELSEWHERE = "other apps or projects"
 OF_HISTORY = frozenset({"texts.jsonl", "changes.jsonl"})  # they are purged by time travel itself
 SHORTEST = 4
 TELLING = 3  # words; fewer are said by anybody at any time
@@ -36,9 +40,11 @@ _BEFORE = frozenset(_STOPS + ':;="“”„«»‹›「」『』()[]{}<>|*#`–
 _AFTER = frozenset('"”“»«」』)]}>|*_`;\\<；')
 _PLAIN_RUN = re.compile(r"[A-Za-z0-9]+")
 _SPEAKER = re.compile(r"[^\n.!?:]{1,60}: ")
-_BETWEEN_RAW = rb"(?:\\(?:[nrtbf]|u[0-9a-f]{4})|[^a-z0-9])+"
+_BETWEEN = r"(?:\\(?:[nrtbf]|u[0-9a-f]{4})|[^a-z0-9])+"  # a line end or a letter may stand behind a backslash
 _ESCAPED_LETTER = re.compile(rb"\\u00[3-7]")
-_ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|([nrtbf"\\/]))')
+_LAYERS = 3  # JSON in a field of a note, which a line of the history holds as JSON
+_NO_LETTER_AFTER = r"(?![^\W_]|[\u0300-\u036f])"
+_FIELD = re.compile(r"(\*\*[A-Za-z][\w.-]*\*\*: )(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class _Core:
     """The words of a statement or a phrase, and the plain runs of letters in them: most texts do not have those in a row.
 
     Looked for in small letters as they are, runs are found many times faster than words in any case; `raw` finds them in
-    bytes, where a line end may be written as a letter behind a backslash.
+    bytes.
     """
 
     pattern: re.Pattern[str]
@@ -122,10 +128,18 @@ class Wanted:
         sought += [self._core(one, whole=True) for one in self.statements]
         if not any(core.raw.search(lowered) for core in sought) and not _ESCAPED_LETTER.search(lowered):
             return False
-        text = raw.decode("utf-8", "ignore")
-        if self.found_in(text):
-            return True
-        return "\\" in text and self.found_in(_ESCAPE.sub(_unescaped, text))
+        return self.found_in_layers(raw.decode("utf-8", "ignore"))
+
+    def found_in_layers(self, text: str) -> bool:
+        """Whether `text`, or a JSON string in it, or one in that, says any of it."""
+        for _ in range(_LAYERS):
+            if self.found_in(text):
+                return True
+            bare = without_escapes(text) if "\\" in text else text
+            if bare == text:
+                return False
+            text = bare
+        return self.found_in(text)
 
     def touches(self, scope: Scope) -> Callable[[str], bool]:
         """Tells of an entry of `scope`, as it stands in its note, whether it may say any of it or name what goes."""
@@ -146,6 +160,14 @@ class Wanted:
             return text
         whole = _marked(text, self._spans(text, derived=derived))
         return self._without_phrases(whole) if self._has_phrase(whole) else whole
+
+    def without_in_line(self, line: str, *, derived: bool = False) -> str:
+        """A line of a note without the words; a field with JSON that holds them loses its whole value."""
+        made = self.without(line, derived=derived)
+        field = _FIELD.fullmatch(made)
+        if field is None or not self.found_in_layers(made):
+            return made
+        return f"{field[1]}{TOMBSTONE}{line[len(line.rstrip()) :]}"
 
     def masked(self, text: str) -> str:
         """`text` with nothing but the words themselves replaced, for text that is not prose."""
@@ -193,14 +215,15 @@ class Wanted:
         key = f"{whole}{words}"
         found = self._cores.get(key)
         if found is None:
-            core = r"\s+".join(map(re.escape, words.split()))
+            core = r"\s+".join(map(_any_form, words.split()))
             if not whole:
-                core = _edge(words[0], r"(?<![^\W_])") + core + _edge(words[-1], r"(?![^\W_])")
-            runs = [run.lower() for run in _PLAIN_RUN.findall(words)]
+                written = unicodedata.normalize("NFC", words)
+                core = _edge(written[0], r"(?<![^\W_])") + core + _edge(written[-1], _NO_LETTER_AFTER)
+            runs = _plain_runs(words.split())
             found = self._cores[key] = _Core(
                 re.compile(core, re.IGNORECASE),
-                re.compile("[^a-z0-9]+".join(runs)),
-                re.compile(_BETWEEN_RAW.join(run.encode() for run in runs)),
+                re.compile(_BETWEEN.join(runs)),
+                re.compile(_BETWEEN.join(runs).encode()),
             )
         return found
 
@@ -333,6 +356,44 @@ def cleaned_json(wanted: Wanted, value: Any, *, skip: frozenset[str] = frozenset
     return value
 
 
+def _letters(word: str) -> list[list[str]]:
+    """The letters of a word, each in every form that Unicode has for it and its marks; the longest first."""
+    letters: list[str] = []
+    for sign in unicodedata.normalize("NFC", word):
+        if letters and unicodedata.combining(sign):
+            letters[-1] += sign
+        else:
+            letters.append(sign)
+    return [_forms(letter) for letter in letters]
+
+
+def _forms(letter: str) -> list[str]:
+    parts = unicodedata.normalize("NFD", letter)
+    made = {unicodedata.normalize("NFC", parts[:n]) + parts[n:] for n in range(1, len(parts) + 1)}
+    return sorted({letter, parts, *made}, key=lambda one: (-len(one), one))
+
+
+def _any_form(word: str) -> str:
+    """A pattern for a word, whichever way its letters are written."""
+    made = "".join(
+        re.escape(forms[0]) if len(forms) == 1 else f"(?:{'|'.join(map(re.escape, forms))})"
+        for forms in _letters(word)
+    )
+    return made if re.fullmatch(made, word) else f"(?:{re.escape(word)}|{made})"
+
+
+def _plain_runs(words: Sequence[str]) -> list[str]:
+    """Plain runs of letters that stand in a row in every text with these words, whichever way others are written."""
+    signs = " ".join(
+        "".join(forms[0] if len(forms) == 1 else "\0" for forms in _letters(word))
+        if word == unicodedata.normalize("NFC", word) or word == unicodedata.normalize("NFD", word)
+        else "\0"
+        for word in words
+    )
+    rows = [[run.lower() for run in _PLAIN_RUN.findall(stretch)] for stretch in signs.split("\0")]
+    return max(rows, key=lambda row: sum(map(len, row)))
+
+
 def _edge(letter: str, guard: str) -> str:
     """A guard against the middle of a word, where the script keeps words apart."""
     return guard if letter.isalnum() and not is_unspaced(letter) else ""
@@ -373,12 +434,6 @@ def _marked(text: str, spans: Iterable[tuple[int, int]]) -> str:
             parts += [text[last:start], TOMBSTONE]
         last = max(last, end)
     return "".join((*parts, text[last:]))
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    if match[1]:
-        return chr(int(match[1], 16))
-    return {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}.get(match[2], match[2])
 
 
 Left = Sequence[tuple[str, str]]
@@ -434,8 +489,8 @@ class Beside:
         for name, take in self.purgers.items():
             try:
                 add(name, take(gone))
-            except CairnError as error:
-                left.append((name, ForgetAgain(error) if error.facts.get("again") else str(error)))
+            except (CairnError, OSError) as error:
+                left.append((name, ForgetAgain(error)))
         return left
 
 
@@ -448,7 +503,7 @@ class ForgetTally:
     left: list[tuple[str, str]] = field(default_factory=list)
     taken: dict[tuple[str, str], Affected] = field(default_factory=dict)
 
-    def add(self, what: str, count: int) -> None:
+    def add(self, what: str, count: int = 1) -> None:
         if count:
             self.counts[what] = self.counts.get(what, 0) + count
 

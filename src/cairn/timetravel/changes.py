@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -28,6 +28,7 @@ from cairn.notes.notebook import Notebook
 from cairn.notes.unions import forgotten_marks
 from cairn.seams import Clock, Journals, Locator, Locks, StorageBackend
 from cairn.types import Space
+from cairn.wording import short
 
 _log = logging.getLogger(__name__)
 _GRAIN_SECONDS = 5.0
@@ -36,7 +37,8 @@ HEAD = "^"
 _FOLDER = ("journal", "history")
 _TEXTS_KNOWN = 2048
 _HEADS_HELD = 512
-_PARTS, _PART = 3, 80  # what one line of the log tells of a change: so many parts, so long each side
+# What one line of the log tells of a change: all of an entry, or so many parts of it, so long each side.
+_WHOLE_LINE, _PARTS, _PART = 200, 3, 80
 _STAMPS = frozenset({"updated_at", "dedupe", "dedupe_rule", "last_appended_at", "profile_timestamp_ms"})
 
 
@@ -75,9 +77,6 @@ class EntryChange:
             return "added"
         return "removed" if self.after is None else "changed"
 
-    def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(frozen=True, slots=True)
 class RootCheckpoint:
@@ -88,9 +87,6 @@ class RootCheckpoint:
     changes: int
     hash: str
     label: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +207,7 @@ class TimeTravel:
             if texts:
                 rows = [compact({"hash": digest, "text": text}) for digest, text in texts.items()]
                 self._journals.append(self._texts_at, rows)
-            self._journals.append(self._changes_at, [compact(change.to_json()) for change in changes])
+            self._journals.append(self._changes_at, [compact(asdict(change)) for change in changes])
             self._catch_up()
         return changes
 
@@ -279,7 +275,7 @@ class TimeTravel:
                 _picture_hash(self.picture()),
                 label,
             )
-            self._journals.append(self._checkpoints_at, [compact(made.to_json())])
+            self._journals.append(self._checkpoints_at, [compact(asdict(made))])
             return made
 
     def picture(self, when: str | datetime | None = None) -> dict[tuple[str, str], str]:
@@ -553,13 +549,13 @@ def words_of(before: str | None, after: str | None) -> str:
     None is a text that was not there, or whose words were forgotten.
     """
     if before is None or after is None:
-        return _line(next(iter(_said(before or after or "").values()), ""))
+        return short(next(iter(_said(before or after or "").values()), ""), _WHOLE_LINE)
     old, new = _said(before), _said(after)
     told = []
     for name in dict.fromkeys((*old, *new)):
         if old.get(name) != new.get(name) and name not in _STAMPS:
             was, now = _first_difference(old.get(name, ""), new.get(name, ""))
-            told.append(f"{name}: {_line(was, _PART)} -> {_line(now, _PART)}")
+            told.append(f"{name}: {short(was, _PART)} -> {short(now, _PART)}")
     if not told:
         return "the same words: only stamps or line ends changed"
     return "; ".join(told[:_PARTS]) + (f"; {len(told) - _PARTS} more" if len(told) > _PARTS else "")
@@ -585,11 +581,6 @@ def _first_difference(old: str, new: str) -> tuple[str, str]:
     alike = next((at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other), None)
     start = alike if alike is not None else min(len(was), len(now))
     return "\n".join(was[start:]), "\n".join(now[start:])
-
-
-def _line(text: str, limit: int = 200) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
 def _names(wanted: str, change: EntryChange) -> bool:
