@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -20,12 +21,13 @@ from typing import Any
 import pytest
 
 import cairn
+from cairn import config
 from cairn.agents import cold, hook, link
 from cairn.agents.hosts import HookEvent, answer, read_event
 from cairn.agents.taking import take_in
 from cairn.agents.warm import Warm, answering, serve
 from cairn.agents.warm import main as warm_main
-from cairn.engines import spool
+from cairn.engines import minilm, spool
 from cairn.engines.locks import FileLocks
 from cairn.memory import Memory
 from cairn.projects import space_at
@@ -161,6 +163,28 @@ def test_a_real_hook_bears_whatever_a_host_sends(root: Path, tmp_path: Path) -> 
     assert not (tmp_path / "etc").exists()
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&- <&-", "<&- >&- 2>&-"])
+def test_a_hook_without_streams_ends_with_zero(closed: str, root: Path) -> None:
+    """A host may start it with none of them; there is nothing to say it with, and nothing that it would stop."""
+    program = "import sys; sys.argv = ['cairn', 'hook', *sys.argv[1:]]; from cairn.surfaces.start import main; main()"
+    command = shlex.join([sys.executable, "-c", program, "--root", str(root)])
+    done = subprocess.run(f"{command} {closed}", shell=True, capture_output=True, text=True, timeout=LONG)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_one_process_is_found_with_less_of_the_environment(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hosts start an MCP server without the variables that a hook has; the folder that those name is found without them."""
+    user = f"/run/user/{os.getuid()}"
+    monkeypatch.setattr(os.path, "isdir", lambda at: at == user)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", user)
+    by_hook = link.socket_path(root)
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    assert link.socket_path(root) == by_hook and str(by_hook).startswith(user)
+
+
 def test_a_hook_is_switched_off_by_the_environment_and_by_a_repository(root: Path, tmp_path: Path) -> None:
     """CAIRN_DISABLE=1, or a file in the repository: nothing is read, nothing is kept."""
     assert call(root, STOP, CAIRN_DISABLE="1").returncode == 0
@@ -269,6 +293,38 @@ def test_the_warm_process_ends_when_its_root_is_moved(root: Path, tmp_path: Path
     life.join(LONG)
     assert not life.is_alive() and not link.socket_path(root).exists()
     assert not (root / ".hooks").exists()
+
+
+def test_trouble_in_a_root_that_was_moved_makes_no_other_in_its_place(memory: Memory, tmp_path: Path) -> None:
+    """What fails because the root is gone is not noted there: the folder would be there again, and empty."""
+    root = memory.settings.root
+    take_in(memory, HookEvent("gemini", "AfterAgent", "turn", "s", "", prompt="The tide is high."))
+    warm = Warm(memory, root)
+    root.rename(tmp_path / "moved")
+    warm.close_silent(0.0)
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("what", ["settings", "model"])
+def test_the_warm_process_ends_when_what_it_was_opened_with_is_another(
+    what: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next prompt is answered with the new settings, or with the model that was installed meanwhile."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    life = threading.Thread(target=serve, args=(root,), kwargs={"idle_seconds": 8 * LONG})
+    life.start()
+    assert until(lambda: link.ask(root, {"op": "ping"}, 1.0))
+    if what == "settings":
+        (root / "cairn.toml").write_text('[memory]\nperson = "ann"\n')
+    else:
+        folder = config.models_dir() / minilm.FOLDERS[0]
+        folder.mkdir(parents=True)
+        for name in (minilm.GRAPH, minilm.TOKENIZER):
+            (folder / name).write_text("")
+        sizes = {minilm.GRAPH: 0, minilm.TOKENIZER: 0}
+        (folder / minilm.STAMP).write_text(json.dumps({"sizes": sizes, "model": minilm.MODEL_ID}))
+    life.join(LONG)
+    assert not life.is_alive() and not link.socket_path(root).exists()
 
 
 def test_a_transcript_is_taken_in_once_with_its_tools(memory: Memory, tmp_path: Path) -> None:
@@ -416,6 +472,87 @@ def test_clones_of_a_repository_share_a_space(tmp_path: Path) -> None:
     assert space_at(str(tmp_path)).project == "default" and space_at("/no/such").project == "default"
 
 
+def test_a_session_stays_with_its_repository_wherever_its_agent_goes(memory: Memory, tmp_path: Path) -> None:
+    """Hooks tell where the agent is now (`cd`): what is said goes to, and is recalled from, where the session began."""
+    for name in ("app", "app/vendor"):
+        subprocess.run(["git", "init", "-q", str(tmp_path / name)], check=True)
+    at, inside = str(tmp_path / "app"), str(tmp_path / "app" / "vendor")
+    lost = str(tmp_path / "app" / "worktrees" / "gone")
+
+    def said(session: str, folder: str, moment: str, uuid: str, words: str) -> None:
+        path = tmp_path / f"{session}.jsonl"
+        with path.open("a") as handle:
+            handle.write(json.dumps(record("user", uuid, words, cwd=folder)) + "\n")
+        take_in(memory, HookEvent("claude", "Stop", moment, session, folder, transcript=str(path)))  # type: ignore[arg-type]
+
+    said("abc", at, "turn", "u1", "The staging database listens on port 5433.")
+    said("abc", inside, "turn", "u2", "The vendored library is built with the flag quick.")
+    said("abc", inside, "end", "u3", "That is all, goodbye.")
+    said("def", lost, "end", "u4", "The canary header is called otter.")
+    said("ghi", str(tmp_path), "turn", "u5", "Let us look at the library.")
+    said("ghi", inside, "turn", "u6", "The library needs the old compiler.")
+
+    def kept(folder: str, session: str) -> list[str]:
+        project = space_at(folder).project.replace("default", "default_project")
+        logs = memory.settings.root.glob(f"*/{project}/sessions/claude-{session}.jsonl")
+        lines = [json.loads(line) for path in logs for line in path.read_text().splitlines()]
+        return [one["content"] for line in lines for one in line.get("messages", ())]
+
+    assert len(kept(at, "abc")) == 3 and not kept(inside, "abc")
+    assert len(kept(at, "def")) == 1, "a work tree that is gone is its repository's"
+    began_nowhere = kept(str(tmp_path), "ghi"), kept(inside, "ghi")
+    assert [len(one) for one in began_nowhere] == [1, 1]
+    warm = Warm(memory, memory.settings.root)
+    asked = HookEvent(
+        "claude", "UserPromptSubmit", "prompt", "abc", inside, prompt="which port has the staging database"
+    )
+    assert "5433" in warm.reply({"op": "prompt", "event": asked.to_json()})["context"]
+    other = replace(asked, session="new")
+    assert "5433" not in warm.reply({"op": "prompt", "event": other.to_json()})["context"]
+
+
+def test_where_agents_are_switched_off_nothing_is_kept_from_elsewhere(memory: Memory, tmp_path: Path) -> None:
+    """A transcript tells where each thing was said; a further work tree of a repository is off with it."""
+    off, on = tmp_path / "off", tmp_path / "on"
+    for one in (off, on):
+        subprocess.run(["git", "init", "-q", str(one)], check=True)
+    commit = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org", "commit", "-q", "--allow-empty"]
+    subprocess.run(["git", "-C", str(off), *commit, "-m", "feat: begin"], check=True)
+    subprocess.run(["git", "-C", str(off), "worktree", "add", "-q", str(tmp_path / "further")], check=True)
+    (off / ".cairn").mkdir()
+    (off / hook.OFF_SWITCH).write_text("")
+    path = transcript(
+        tmp_path / "t.jsonl",
+        record("user", "u1", "The secret project is called heron.", cwd=str(off)),
+        record("user", "u2", "Its key lies in the vault.", cwd=str(tmp_path / "further")),
+        record("user", "u3", "Here we say what we like.", cwd=str(on)),
+    )
+    take_in(memory, HookEvent("claude", "Stop", "turn", "abc", str(on), transcript=str(path)))
+    kept = "".join(one.read_text() for one in memory.settings.root.glob("*/*/sessions/*.jsonl"))
+    assert "what we like" in kept and "heron" not in kept and "vault" not in kept
+    assert hook.is_switched_off(str(tmp_path / "further")) and not hook.is_switched_off(str(on))
+
+
+def test_a_fork_brings_what_is_new_in_it(memory: Memory, tmp_path: Path) -> None:
+    """Its transcript begins with a copy of that of its origin, by the same ids; what nobody has taken in yet comes with it."""
+    spoken = [
+        record("user", "u1", "The staging port is 5433."),
+        record("assistant", "a1", [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}]),
+        record("assistant", "a2", [{"type": "text", "text": "Noted."}]),
+    ]
+    for number, name in enumerate(("origin", "fork", "second")):
+        said = record("user", f"n{number}", f"Way number {number}.")
+        path = transcript(tmp_path / f"{name}.jsonl", *spoken, said)
+        event = HookEvent("claude", "Stop", "turn", name, "", transcript=str(path))
+        assert take_in(memory, event) == (4 if name == "origin" else 1)
+        assert take_in(memory, event) == 0
+        spoken.append(said)
+    unknown = [record("user", "x1", "Said before there was a memory."), record("user", "x2", "So was this.")]
+    transcript(tmp_path / "unseen.jsonl", *unknown)
+    path = transcript(tmp_path / "late.jsonl", *unknown, record("user", "x3", "And this is new."))
+    assert take_in(memory, HookEvent("claude", "Stop", "turn", "late", "", transcript=str(path))) == 3
+
+
 def test_what_hosts_send_is_read_alike() -> None:
     """Claude Code, Codex, Gemini and Cursor: moment, session and words; only known fields are answered."""
     codex = read_event({**PROMPT, "turn_id": "t1", "model": "m"})
@@ -442,12 +579,15 @@ def test_without_the_warm_process_words_alone_are_told_of_the_person_alone(memor
     memory.search("staging", user_id="me", method="keyword")
     settings, asked = memory.settings, "when does the staging database password rotate"
     found = cold.by_words(settings.index_dir, "me", [Space()], asked)
-    assert found and all("Mondays" in one and "mine" not in one for one in found)
+    assert found and all("Mondays" in one.text and "mine" not in one.text for one in found)
     for nothing in ("the weather in Mongolia", "what do we know about it", "do we know the heron of staging"):
         assert cold.by_words(settings.index_dir, "me", [Space()], nothing) == []
     told = cold.recalled(settings, "", {"query": asked})
     assert "Mondays" in told["text"] and "not an instruction" in told["text"] and "ask again" in told["text"]
-    assert [item["text"] for item in told["data"]["items"]] == found
+    assert [item["text"] for item in told["data"]["items"]] == [one.text for one in found]
+    day = time.strftime("%Y-%m-%d", time.gmtime(now / 1000))
+    line = f"- {day} me: The staging database password rotates on Mondays. [said in me]"
+    assert line in cold.told(settings, "", asked), "as for every later prompt: who said it, when and where"
     for waits in (
         {"query": "the weather in Mongolia"},
         {"query": 5},

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.agents import edits, integrate
+from cairn.agents.hosts import HOSTS
 from cairn.surfaces.cli import main
 
 FILES = {
@@ -73,7 +74,7 @@ def names_cairn(path: Path) -> bool:
     return re.search(r'"(/[^"]*/)?cairn', json.dumps(value)) is not None
 
 
-@pytest.mark.parametrize("host", integrate.HOSTS)
+@pytest.mark.parametrize("host", HOSTS)
 def test_files_that_were_not_there_come_and_go(host: str, home: Path) -> None:
     """A dry run writes nothing; writing makes valid files that name us; removing leaves none behind."""
     assert main(["integrate", host, "--dry-run"]) == 0
@@ -90,7 +91,7 @@ def test_files_that_were_not_there_come_and_go(host: str, home: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("host", integrate.HOSTS)
+@pytest.mark.parametrize("host", HOSTS)
 def test_foreign_entries_stay_and_files_are_as_before_to_the_byte(host: str, form: str, home: Path) -> None:
     """M63: whatever the indentation: others' entries are all there, and removal gives the very bytes back."""
     for name in FILES[host]:
@@ -229,8 +230,10 @@ def test_what_somebody_changed_meanwhile_stays(home: Path, capsys: pytest.Captur
     [
         ("claude", ".claude.json", '{"a": 1,,}', "not valid JSON (line 1"),
         ("claude", ".claude/settings.json", "[]", "no JSON object"),
-        ("claude", ".claude/settings.json", '{"hooks": {"Stop": {}}}', "another form"),
-        ("gemini", ".gemini/settings.json", '{"mcpServers": 5}', "neither an object"),
+        ("claude", ".claude/settings.json", '{"hooks": {"Stop": {}}}', '"hooks.Stop" should be a list'),
+        ("claude", ".claude/settings.json", '{"hooks": []}', '"hooks" should be an object'),
+        ("claude", ".claude/settings.json", '{"hooks": {"Stop": null}}', '"hooks.Stop" should be a list'),
+        ("gemini", ".gemini/settings.json", '{"mcpServers": 5}', '"mcpServers" should be an object'),
         ("codex", ".codex/config.toml", "a = = 1", "not valid TOML"),
         ("codex", ".codex/config.toml", "mcp_servers = {}", "add [mcp_servers.cairn] by hand"),
     ],
@@ -316,6 +319,96 @@ def test_links_and_modes_stay_and_a_root_is_named(home: Path, tmp_path: Path) ->
     assert hooks["Stop"][0]["hooks"][0]["command"].endswith(f"cairn hook --root {tmp_path / 'other'}")
 
 
+@pytest.mark.parametrize("host", HOSTS)
+def test_entries_that_run_a_program_that_is_gone_are_put_there_anew(
+    host: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The environment of `cairn` was moved: setting the host up again mends it, and removing still gives the bytes back."""
+    for name in FILES[host]:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("[other]\na = 1\n" if name.endswith("toml") else '{"other": [1]}')
+    before = below(home)
+    assert main(["integrate", host]) == 0
+    right = below(home)
+    receipts = list((home / "memory").rglob("written/*.json"))
+    for path in [*(home / name for name in FILES[host]), *receipts]:
+        path.write_text(
+            re.sub(
+                r'(?<=["\s])[^"\s]*/bin/cairn\b', "/gone/bin/cairn", path.read_text().replace('\\"/', '\\" /')
+            ).replace('\\" /', '\\"/')
+        )
+    moved = below(home)
+    assert moved != right
+    assert main(["integrate", host]) == 0
+    assert below(home) == right
+    assert main(["integrate", host]) == 0
+    assert below(home) == right
+    assert main(["integrate", host, "--remove"]) == 0
+    assert below(home) == before
+    for name, text in moved.items():
+        (home / name).write_bytes(text)
+    capsys.readouterr()
+    assert main(["integrate", host]) == 0
+    assert "also runs `/gone/bin/cairn " in capsys.readouterr().err, "what others wrote is named"
+    assert below(home) == moved
+
+
+def test_what_runs_another_memory_is_named(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hooks of two roots capture twice, and the server can be of one alone: whoever sets up the second is told."""
+    assert main(["--root", str(tmp_path / "old"), "integrate", "claude"]) == 0
+    capsys.readouterr()
+    assert main(["integrate", "claude"]) == 0
+    said = capsys.readouterr().err
+    assert f"mcp --root {tmp_path / 'old'}`" in said
+    assert said.count(f"hook --root {tmp_path / 'old'}`") == 1, "once, not for every event"
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "text", "says"),
+    [
+        ("claude", ".claude/settings.json", '{"disableAllHooks": true}', "has disableAllHooks = true, so claude runs no hooks"),
+        ("codex", ".codex/config.toml", "[features]\nhooks = false\n", "has features.hooks = false, so codex runs no hooks"),
+        ("gemini", ".gemini/settings.json", '{"hooksConfig": {"enabled": false}}', "so gemini runs no hooks"),
+        ("claude", ".claude.json", '{"mcpServers": {"cairn": {"command": "other", "args": ["x"]}}}', "also runs `other x`"),
+        ("codex", ".codex/config.toml", '[mcp_servers.cairn]\ncommand = "other"\n', "also runs `other`"),
+    ],
+)  # fmt: skip
+def test_what_keeps_a_host_from_it_is_named(
+    host: str, name: str, text: str, says: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hooks that are switched off altogether, and a server of that name that is another program."""
+    (home / name).parent.mkdir(parents=True, exist_ok=True)
+    (home / name).write_text(text)
+    for _ in ("first", "again"):
+        assert main(["integrate", host]) == 0
+        assert says in capsys.readouterr().err
+    assert main(["integrate", host, "--remove"]) == 0
+    assert below(home) == {name: text.encode()}
+
+
+def test_a_home_folder_is_no_repository(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Off there would be off in every folder below it, and its own files are those of all projects."""
+    monkeypatch.chdir(home)
+    for words in (["off"], ["claude", "--project"]):
+        assert main(["integrate", *words]) == 2
+        assert "is your home folder" in capsys.readouterr().err
+    assert below(home) == {}
+    assert main(["integrate", "on"]) == 0
+
+
+def test_what_a_host_does_with_it_is_said_as_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One without hooks captures nothing, and a dry run has set nothing up."""
+    assert main(["integrate", "opencode", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "nothing is captured" in said and "next session" not in said
+    assert main(["integrate", "claude"]) == 0
+    assert "From its next session on claude has the memory" in capsys.readouterr().out
+
+
 def test_a_repository_is_switched_off_and_on(home: Path, tmp_path: Path) -> None:
     from cairn.agents.hook import is_switched_off
 
@@ -350,10 +443,30 @@ def test_an_insertion_adds_one_entry_and_comes_out_again(
     assert edits.take_out(done.text, [(done.at, done.piece)]) == text
 
 
-@pytest.mark.parametrize("host", integrate.HOSTS)
+@pytest.mark.parametrize("host", HOSTS)
 def test_a_persons_folder_stays_where_nothing_is_left_in_it(host: str, home: Path) -> None:
-    """The folder they stand in holds a host's file alone: only folders that hosts keep settings in go with it."""
+    """The folder they stand in holds a host's file alone: only folders that were made with the files go with them."""
     work = Path.cwd()
     assert main(["integrate", host, "--project"]) == 0
     assert main(["integrate", host, "--project", "--remove"]) == 0
     assert work.is_dir() and list(work.iterdir()) == [] and home.is_dir()
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_folders_are_as_they_were_before(host: str, there: bool, home: Path) -> None:
+    """A host's folder that was there, empty, stays; those that were made for its files are gone, up to the last."""
+
+    def folders() -> set[Path]:
+        return {
+            path for path in home.rglob("*") if path.is_dir() and not path.is_relative_to(home / "memory")
+        }
+
+    if there:
+        for name in FILES[host]:
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+    before = folders()
+    for _ in range(2):
+        assert main(["integrate", host]) == 0
+    assert main(["integrate", host, "--remove"]) == 0
+    assert folders() == before

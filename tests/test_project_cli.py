@@ -9,14 +9,9 @@ import os
 import pytest
 
 from cairn.surfaces.cli import build_parser, main
-from tests.project_kit import failures, git, make_repo, open_at, ready_repo, state
+from tests.project_kit import failures, git, make_repo, open_at, state
 from tests.test_project_imports import make_sessions
 from tests.waiting import until
-
-
-@pytest.fixture
-def tree(tmp_path):
-    return ready_repo(tmp_path / "repo")
 
 
 @pytest.fixture

@@ -8,17 +8,7 @@ from cairn.errors import Invalid, Unavailable
 from cairn.project.consolidate import deduped, folded, grouped, overlap, same_gotcha, same_step, topic
 from cairn.project.events import EventDraft, Signals
 from cairn.seams import Completion
-from tests.project_kit import START, event_lines, failures, open_at, ready_repo, state, tree_bytes
-
-
-@pytest.fixture
-def tree(tmp_path):
-    return ready_repo(tmp_path / "repo")
-
-
-@pytest.fixture
-def project(tree):
-    return open_at(tree)
+from tests.project_kit import START, event_lines, failures, open_at, state, tree_bytes
 
 
 def session(project, item, **signals):

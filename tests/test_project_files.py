@@ -15,6 +15,7 @@ from cairn.errors import Conflict, Invalid, Misconfigured
 from cairn.project import options
 from cairn.project.bundle import checked
 from cairn.project.projections import with_entry
+from cairn.projects import open_project
 from tests.project_kit import (
     SetClock,
     event_lines,
@@ -22,21 +23,10 @@ from tests.project_kit import (
     git,
     make_repo,
     open_at,
-    ready_repo,
     state,
     tree_bytes,
     write,
 )
-
-
-@pytest.fixture
-def tree(tmp_path):
-    return ready_repo(tmp_path / "repo")
-
-
-@pytest.fixture
-def project(tree):
-    return open_at(tree)
 
 
 def test_the_canonical_set_is_there(tree, project):
@@ -264,6 +254,18 @@ def test_init_wipes_and_starts_over_only_when_told(tree, project):
     assert [event["id"] for event in event_lines(tree)] == ["evt-000001"]
     assert json.loads((tree / ".cairn/sources.json").read_text()) == {"sources": []}
     assert failures(project) == []
+
+
+@pytest.mark.parametrize("where", ["bare.git", "tree/.git", "tree/.git/hooks"])
+def test_no_project_memory_is_made_inside_a_git_directory(tmp_path, where):
+    """A bare repository and `.git` have no work tree: pages there are read by nobody, and lie among git's own files."""
+    git(tmp_path, "init", "-q", "--bare", "bare.git")
+    git(tmp_path, "init", "-q", "tree")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(Invalid, match="is a git directory, where no project memory belongs"):
+        open_project(tmp_path / where).init()
+    assert sorted(tmp_path.rglob("*")) == before
+    assert open_project(tmp_path / "tree").init()
 
 
 def test_a_memory_root_is_not_taken_for_the_folder_of_a_project(tmp_path):

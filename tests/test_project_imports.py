@@ -17,16 +17,6 @@ from tests.project_kit import SetClock, event_lines, failures, make_repo, open_a
 from tests.waiting import calls_of, until
 
 
-@pytest.fixture
-def tree(tmp_path):
-    return ready_repo(tmp_path / "repo")
-
-
-@pytest.fixture
-def project(tree):
-    return open_at(tree)
-
-
 def lines(*rows: object) -> str:
     return "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
 

@@ -13,17 +13,7 @@ from cairn.project.signals import Collector
 from cairn.project.sources import Source
 from cairn.project.status import suggested
 from cairn.seams import Completion
-from tests.project_kit import SetClock, failures, git, open_at, ready_repo, state, tree_bytes
-
-
-@pytest.fixture
-def tree(tmp_path):
-    return ready_repo(tmp_path / "repo")
-
-
-@pytest.fixture
-def project(tree):
-    return open_at(tree)
+from tests.project_kit import SetClock, failures, git, open_at, state, tree_bytes
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,10 @@ import threading
 import pytest
 
 from cairn.errors import NotFound
-from cairn.project.automate import LEASE, Runner, run_once, runner_status
-from tests.project_kit import SetClock, event_lines, failures, git, open_at, ready_repo, state, tree_bytes
+from cairn.project.automate import LEASE, run, run_once, runner_status
+from tests.project_kit import SetClock, event_lines, failures, git, open_at, state, tree_bytes
 from tests.test_project_imports import make_sessions
 from tests.waiting import LONG
-
-
-@pytest.fixture
-def tree(tmp_path):
-    return ready_repo(tmp_path / "repo")
 
 
 @pytest.fixture
@@ -233,13 +228,13 @@ def test_a_run_leaves_git_alone(project, tree):
 def test_one_runner_per_work_tree(project, tree):
     """M61: a second runner gives way; when the first is gone the place is free at once."""
     stop, ran = threading.Event(), threading.Event()
-    thread = threading.Thread(target=Runner(project).run, args=(stop, lambda _: ran.set()))
+    thread = threading.Thread(target=run, args=(project, stop, lambda _: ran.set()))
     thread.start()
     try:
         assert ran.wait(LONG)
         value = runner_status(project.record_.storage, open_at(tree).locks)
         assert (value["running"], value["pid"]) == (True, os.getpid())
-        assert Runner(open_at(tree)).run(threading.Event()) is False
+        assert run(open_at(tree), threading.Event()) is False
     finally:
         stop.set()
         thread.join(LONG)
@@ -262,4 +257,4 @@ def test_a_killed_runner_is_taken_over(project, tree):
     value = runner_status(project.record_.storage, project.locks)
     assert (value["running"], value["stale"]) == (False, True)
     stop = threading.Event()
-    assert Runner(project).run(stop, lambda _: stop.set()) is True
+    assert run(project, stop, lambda _: stop.set()) is True

@@ -9,18 +9,8 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import CairnError
-from tests.project_kit import event_lines, failures, make_repo, open_at, ready_repo
+from tests.project_kit import event_lines, failures, make_repo, open_at
 from tests.waiting import LONG
-
-
-@pytest.fixture
-def tree(tmp_path):
-    return ready_repo(tmp_path / "repo")
-
-
-@pytest.fixture
-def project(tree):
-    return open_at(tree)
 
 
 def test_credentials_never_reach_the_log(tree, project):

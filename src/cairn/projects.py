@@ -53,6 +53,16 @@ def space_at(folder: str) -> Space:
     return project.space if project is not None else Space()
 
 
+def space_of_talk(folder: str) -> Space:
+    """The same for what is said there: the clone notes the name, so that it is asked under a later one, too."""
+    project = _repository(folder)
+    if project is None:
+        return Space()
+    space = project.space
+    git.keep_name(project.tree, space)
+    return space
+
+
 def spaces_at(folder: str) -> list[Space]:
     """Where talk of the repository at `folder` may lie, its space first; the general one where there is no repository."""
     project = _repository(folder)
@@ -69,9 +79,13 @@ def unbound_at(folder: str) -> str | None:
 
 
 def _repository(folder: str) -> ProjectMemory | None:
-    if not folder or not Path(folder).is_dir():
+    """That of `folder`, or, where the folder is gone, of the nearest one above it that is there."""
+    place = Path(folder)
+    while place.is_absolute() and place != place.parent and not place.is_dir():
+        place = place.parent
+    if not folder or not place.is_dir():
         return None
     try:
-        return open_project(folder) if (git.top_of(Path(folder)) / ".git").exists() else None
+        return open_project(place) if (git.top_of(place) / ".git").exists() else None
     except CairnError:
         return None

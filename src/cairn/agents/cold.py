@@ -7,6 +7,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +30,20 @@ _PER_TABLE = 8
 _LONGEST = 400
 
 
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """A text found by words: who says it, where none is named in it, when, and where it comes from."""
+
+    text: str
+    at: datetime | None
+    source: str
+
+    def line(self, zone: tzinfo) -> str:
+        """It as one line of a prompt."""
+        day = f"{self.at.astimezone(zone).date().isoformat()} " if self.at else ""
+        return f"{day}{self.text} [{self.source}]"
+
+
 def brief(root: Path) -> str:
     """The lines of the general MEMORY.md, framed; "" where there is none."""
     try:
@@ -45,24 +62,22 @@ def spaces_of(folder: str) -> list[Space]:
     return list(dict.fromkeys([Space(), *spaces_at(folder)]))
 
 
-def by_words(index_dir: Path, person: str, spaces: Sequence[Space], prompt: str) -> list[str]:
-    """What the person said in these spaces that holds half of the words of `prompt` that say something, best first; a few lines at most.
+def by_words(index_dir: Path, person: str, spaces: Sequence[Space], prompt: str) -> list[Glimpse]:
+    """What the person said in these spaces, or heard, that holds half of the words of `prompt` that say something, best first; a few at most.
 
     A question of before is left out: it tells nothing.
     """
     terms = [one for one in dict.fromkeys(tokens(prompt)) if one not in stop_words()][:_MOST_TERMS]
-    found = _glance(index_dir, person, spaces, terms, max(2, (len(terms) + 1) // 2))
-    lines: list[str] = []
-    for text in found:
-        line = " ".join(text.split())[:_LONGEST]
-        if not line.endswith(("?", "？")) and not any(one in line for one in lines):
-            lines.append(line)
-    return lines[:_LINES]
+    told: list[Glimpse] = []
+    for found in _glance(index_dir, person, spaces, terms, max(2, (len(terms) + 1) // 2)):
+        if not found.text.endswith(("?", "？")) and not any(one.text in found.text for one in told):
+            told.append(found)
+    return told[:_LINES]
 
 
 def _glance(
     index_dir: Path, owner: str, spaces: Sequence[Space], terms: Sequence[str], least: int
-) -> list[str]:
+) -> list[Glimpse]:
     """Texts of `owner`, a person, in these spaces that hold at least `least` of the terms, best first.
 
     With the standard library alone: no model, no ranker, no writing.
@@ -74,12 +89,13 @@ def _glance(
     query = " OR ".join(f'"{word}"' for word in words)
     named = [part for space in spaces for part in (space.app, space.project)]
     places = ", ".join(["(?, ?)"] * len(spaces))
-    found: dict[str, float] = {}
+    found: dict[str, tuple[float, Glimpse]] = {}
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=0.1)) as db:
             for table in FULL_TEXT:
-                for text, tokens, score in db.execute(
-                    f"SELECT rows.text, {table}.tokens, bm25({table}) FROM {table}"
+                for text, tokens, score, *where in db.execute(
+                    f"SELECT rows.text, {table}.tokens, bm25({table}), rows.kind, rows.entry_id, rows.session_id,"
+                    f" rows.timestamp_ms, rows.sender_name, rows.sender_ids FROM {table}"
                     f" JOIN rows ON rows.id = {table}.rowid JOIN scopes ON scopes.id = rows.scope_id"
                     f" WHERE {table} MATCH ? AND rows.hidden = 0 AND rows.status IN ('', 'promoted')"
                     # What stands in an open stretch was said just now, perhaps by the one who asks.
@@ -89,15 +105,32 @@ def _glance(
                     (query, owner, *named),
                 ):
                     if len(set(words) & set(str(tokens).split())) >= least:
-                        found[str(text)] = float(score)
+                        found[str(text)] = float(score), _glimpse(str(text), *where)
     except sqlite3.Error:
         return []
-    return sorted(found, key=found.__getitem__)
+    return [glimpse for _, glimpse in sorted(found.values(), key=itemgetter(0))]
+
+
+def _glimpse(
+    text: str,
+    kind: str,
+    entry_id: str,
+    session: str | None,
+    timestamp_ms: int,
+    name: str | None,
+    senders: str,
+) -> Glimpse:
+    who = f"{name or senders.strip()}: " if kind == "message" else ""
+    at = datetime.fromtimestamp(timestamp_ms / 1000, UTC) if timestamp_ms else None
+    return Glimpse(
+        who + " ".join(text.split())[:_LONGEST], at, f"said in {session}" if session else f"{kind} {entry_id}"
+    )
 
 
 def told(settings: Settings, folder: str, prompt: str) -> str:
     """The same for who asks in a folder, framed; "" for none."""
-    return frame(by_words(settings.index_dir, settings.memory.person, spaces_of(folder), prompt))
+    found = by_words(settings.index_dir, settings.memory.person, spaces_of(folder), prompt)
+    return frame([one.line(settings.zone) for one in found])
 
 
 def recalled(settings: Settings, folder: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -105,9 +138,18 @@ def recalled(settings: Settings, folder: str, given: Mapping[str, Any]) -> dict[
     query = given.get("query")
     if given.keys() != {"query"} or not isinstance(query, str):
         return None
-    lines = by_words(settings.index_dir, settings.memory.person, spaces_of(folder), query)
-    if not lines:
+    found = by_words(settings.index_dir, settings.memory.person, spaces_of(folder), query)
+    if not found:
         return None
-    prompt = frame(lines)
-    items = [{"text": line, "kind": "message", "source": "by words", "id": "", "at": None} for line in lines]
+    prompt = frame([one.line(settings.zone) for one in found])
+    items = [
+        {
+            "text": one.text,
+            "kind": "message",
+            "source": f"by words, {one.source}",
+            "id": "",
+            "at": one.at and one.at.isoformat(),
+        }
+        for one in found
+    ]
     return {"text": f"{prompt}\n{OPENING}", "data": {"items": items, "prompt": prompt, "notes": [OPENING]}}

@@ -87,15 +87,13 @@ def insert_json(text: str, path: tuple[str, ...], value: Any, name: str) -> Inse
         holder = holder[key]
         at = _members(bare, at)[key]
         depth += 1
-        if not isinstance(holder, dict | list):
+        form = list if (*way, last)[number + 1] == "+" else dict
+        if not isinstance(holder, form):
             raise Invalid(
-                f'{name}: "{".".join(way[: number + 1])}" is neither an object nor a list. Nothing was written.',
+                f'{name}: "{".".join(way[: number + 1])}" should be {"a list" if form is list else "an object"}: mend it, then '
+                "run this again. Nothing was written.",
                 path=name,
             )
-    if isinstance(holder, list) is not (last == "+"):
-        raise Invalid(
-            f'{name}: "{".".join(way)}" has another form than it should. Nothing was written.', path=name
-        )
     return _put(text, bare, at, depth, None if last == "+" else last, value)
 
 

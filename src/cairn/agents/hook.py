@@ -46,11 +46,13 @@ def main(argv: Sequence[str], sent: bytes, *, alone: bool = False) -> int:
     try:
         if os.environ.get("CAIRN_DISABLE") == "1":
             return 0
+        from cairn.config import load, root_named
+
         named, host = quick.option(argv, "--root"), quick.option(argv, "--host")
         try:
-            settings = settings_of(named)
+            settings = load(named)
         except CairnError as error:
-            root = _root_of(named)
+            root = root_named(named)
             out = put_away(sent, host, root, error)
         else:
             root = settings.root
@@ -159,17 +161,15 @@ def is_switched_off(folder: str) -> bool:
     if not folder:
         return False
     place = Path(folder)
-    return any((parent / OFF_SWITCH).exists() for parent in (place, *place.parents))
+    return any((tree / OFF_SWITCH).exists() for tree in (place, *place.parents, *_main_tree(place)))
 
 
-def settings_of(named: str | None) -> Settings:
-    """The settings of this user's memory, from the option, the environment and the settings files."""
-    from cairn.config import load
-
-    return load(named)
-
-
-def _root_of(named: str | None) -> Path:
-    from cairn.config import root_named
-
-    return root_named(named)
+def _main_tree(place: Path) -> list[Path]:
+    """The work tree of a repository whose further work tree `place` is in; none where there is no such."""
+    link = next((one for parent in (place, *place.parents) if (one := parent / ".git").exists()), None)
+    if link is None or not link.is_file():
+        return []
+    words = os.fsdecode(link.read_bytes()).removeprefix("gitdir:").strip()
+    own = (link.parent / words).resolve()
+    common = own.parent.parent
+    return [common.parent] if own.parent.name == "worktrees" and common.name == ".git" else []

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
+HOSTS = ("claude", "codex", "cursor", "gemini", "opencode")
 Moment = Literal["start", "prompt", "turn", "compact", "end"]
 
 _MOMENTS: dict[str, Moment] = {

@@ -35,7 +35,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         if os.environ.get("CAIRN_DISABLE") == "1":
             return 0
-        data = sys.stdin.buffer.read(MAX_INPUT)
+        data = sys.stdin.buffer.read(MAX_INPUT) if sys.stdin else b""
         root = _root(argv)
         if root is not None:
             host = (option(argv, "--host") or "").encode("utf-8", "surrogateescape")
@@ -85,8 +85,9 @@ def option(argv: Sequence[str], name: str) -> str | None:
 
 def socket_name(root: str) -> str:
     """Where the process of a root listens. The path is short: a socket's name may have some 100 bytes."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    base = runtime if runtime and os.path.isdir(runtime) else os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 -- a folder of this user's own below it
+    # Hosts start an MCP server with less of the environment than a hook: both are to find one process.
+    places = (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}", os.environ.get("TMPDIR"))
+    base = next((one for one in places if one and os.path.isdir(one)), "/tmp")  # noqa: S108 -- a folder of this user's own below it
     name = _blake2.blake2b(os.fsencode(os.path.realpath(os.path.expanduser(root))), digest_size=8).hexdigest()
     return os.path.join(base, f"cairn-{os.getuid()}", f"{name}.sock")
 

@@ -6,18 +6,24 @@
 
 A key is remembered in the session's log for good, so reading a transcript again adds nothing. Words that were
 taken from an event are noted beside the cursor: when the transcript brings them, they are known.
+
+A session stays with the first repository it was in, wherever its agent goes (`cd`) from there. What its transcript has from a
+place where agents are switched off is passed over, and so is what a fork has copied from the session it comes from.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
+from contextlib import suppress
 from dataclasses import replace
+from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from cairn.agents.hook import is_switched_off
 from cairn.agents.hosts import HookEvent
 from cairn.canonical import from_json
 from cairn.engines import plain, spool
@@ -25,19 +31,20 @@ from cairn.errors import Invalid
 from cairn.governed.secrets import redact
 from cairn.memory import Memory
 from cairn.project.importers import Importer, Session, importer_for, said
-from cairn.projects import space_at
+from cairn.projects import space_of_talk
 from cairn.types import Message, Space
 
 _IMPORTERS = {"claude": "claude-local", "codex": "codex-local"}
 _LONGEST_KEY = 200
+_MOST_BESIDE = 20  # the transcripts a new one may be a fork of: the last that were written
 
 
 def take_in(memory: Memory, event: HookEvent) -> int:
     """Keep what is new in the session of `event`; how many messages were handed to the memory."""
-    space = space_at(event.folder)
     session = session_of(event)
     cursor = _Cursor(memory.settings.root, session)
-    messages = _from_transcript(event, cursor)
+    space = cursor.repository or space_of_talk(event.folder)
+    messages = _from_transcript(event, cursor, memory.settings.root)
     messages += _from_event(event, cursor)
     refused: list[Invalid] = []
     for message in messages:
@@ -57,6 +64,12 @@ def take_in(memory: Memory, event: HookEvent) -> int:
     if event.moment in {"compact", "end"}:
         memory.flush(session, space.app, space.project)
     return len(messages)
+
+
+def repository_of(root: Path, event: HookEvent) -> list[Space]:
+    """The space of the repository that a session is in, wherever its agent is now; none before anything was kept of it."""
+    found = _Cursor(root, session_of(event)).repository
+    return [] if found is None else [found]
 
 
 def session_of(event: HookEvent) -> str:
@@ -104,24 +117,32 @@ class _Cursor:
         except (OSError, ValueError, KeyError, TypeError):
             pass
 
+    @property
+    def repository(self) -> Space | None:
+        """Where the session was kept before; None before that, and while it is in no repository."""
+        found = Space(self.kept["app_id"], self.kept["project_id"]) if self.kept else Space()
+        return None if found == Space() else found
+
     def save(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        made = self._path.with_suffix(f".{os.getpid()}")
         words = {"early": self.early[-50:], "seen": self.seen[-50:]}
-        made.write_text(json.dumps({"at": self.at, **words, "kept": self.kept}))
-        os.replace(made, self._path)
+        plain.put(self._path, json.dumps({"at": self.at, **words, "kept": self.kept}).encode())
 
 
-def _from_transcript(event: HookEvent, cursor: _Cursor) -> list[Message]:
+def _from_transcript(event: HookEvent, cursor: _Cursor, root: Path) -> list[Message]:
     importer = _reader(event)
     path = Path(event.transcript)
     if importer is None or not event.transcript or not path.is_file():
         return []
     if path.stat().st_size < cursor.at:
         cursor.at = 0  # another file: its records are known by their ids
+    copied = _copied(importer, event, root) if cursor.at == 0 else frozenset()
     session = Session(path, event.session, start=cursor.at, tools=True)
+    is_off = cache(is_switched_off)
     found = []
     for number, message in enumerate(importer.messages(session)):
+        if message.id in copied or is_off(session.folder):
+            continue
         mark = _mark(message.role, message.text)
         cursor.seen.append(mark)
         if not message.tool_calls and mark in cursor.early:
@@ -130,6 +151,32 @@ def _from_transcript(event: HookEvent, cursor: _Cursor) -> list[Message]:
         found.append(message if message.id else replace(message, id=f"{cursor.at}.{number}"))
     cursor.at = session.end
     return found
+
+
+def _copied(importer: Importer, event: HookEvent, root: Path) -> frozenset[str]:
+    """The ids of what is in this transcript and was taken in from that of another session before: a fork begins with a copy."""
+    path = Path(event.transcript)
+    first = next((one.id for one in importer.messages(Session(path, event.session, tools=True))), "")
+    mark = first.partition(".")[0].encode("utf-8", "surrogatepass")
+    if not mark:
+        return frozenset()  # this host's have no ids, and its forks no copies
+    beside = [one for one in path.parent.glob(f"*{path.suffix}") if one != path]
+    known: set[str] = set()
+    for other in sorted(beside, key=_written, reverse=True)[:_MOST_BESIDE]:
+        read_to = _Cursor(root, session_of(replace(event, session=other.stem))).at
+        with suppress(OSError):  # it was removed meanwhile
+            if read_to and mark in other.read_bytes():
+                session = Session(other, other.stem, tools=True)
+                taken = takewhile(lambda _: session.end <= read_to, importer.messages(session))  # noqa: B023 -- used up here
+                known.update(one.id for one in taken)
+    return frozenset(known)
+
+
+def _written(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _reader(event: HookEvent) -> Importer | None:

@@ -12,7 +12,9 @@ session is captured.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import NoneType
@@ -26,6 +28,7 @@ from cairn.operations.repositories import Repositories
 from cairn.operations.table import REQUIRED, Field, Operation, Says
 from cairn.rights import OPEN, Grant
 from cairn.types import Space
+from cairn.wording import short
 
 if TYPE_CHECKING:
     from cairn.memory import Memory
@@ -34,6 +37,7 @@ log = logging.getLogger("cairn.agents")
 
 _JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _SHOWN_CHARS = 300
+_FEW_TOKENS = 200  # what is remembered may not fit into fewer
 _BY_WORDS = "The model is still being loaded, so this was looked for by its words alone: ask again for more."
 _NO_UNDO = "Nothing was removed. There is no undo: ask the person, then call again with confirm set to true."
 
@@ -187,7 +191,10 @@ def _type(kind: Any) -> dict[str, Any]:
 def _recall(call: ToolRun) -> ToolAnswer:
     method = call.method
     data = call.ask(Recall.recall, **call.given, **call.place, method=method)
-    return _by(method, ToolAnswer(data["prompt"] or "Nothing that is remembered helps with this.", data))
+    nothing = "Nothing that is remembered helps with this"
+    if call.given["token_budget"] < _FEW_TOKENS:
+        nothing += f" and fits into a token_budget of {call.given['token_budget']}"
+    return _by(method, ToolAnswer(data["prompt"] or f"{nothing}.", data))
 
 
 def _by(method: str, told: ToolAnswer) -> ToolAnswer:
@@ -225,24 +232,31 @@ def _reached(call: ToolRun) -> dict[str, str]:
 
 def _short(row: Mapping[str, Any]) -> str:
     text = row.get("content") or row.get("summary") or row.get("episode") or row.get("text") or ""
-    words = " ".join(str(text).split())
-    return words if len(words) <= _SHOWN_CHARS else words[:_SHOWN_CHARS] + " …"
+    return short(str(text), _SHOWN_CHARS)
 
 
 def _show(call: ToolRun) -> ToolAnswer:
-    wanted = call.given["entry_id"]
-    found = None
+    first, *others = _named(call, call.given["entry_id"])
+    lines = [line for one in (first, *others) for line in _shown(one)]
+    return ToolAnswer(_framed("\n".join(lines), ""), {**first, "others": others} if others else first)
+
+
+def _named(call: ToolRun, wanted: str) -> list[dict[str, Any]]:
+    """What goes by an id in the spaces at hand: entries are counted in each, so that two may have one id."""
+    found = []
     for space in call.spaces:
-        try:
-            found = call.ask(Recall.show, entry_id=wanted, app_id=space.app, project_id=space.project)
-            break
-        except NotFound:
-            continue
-    if found is None:
-        places = " or ".join(f"{one.app}/{one.project}" for one in call.spaces)
+        with suppress(NotFound):
+            told = call.ask(Recall.show, entry_id=wanted, app_id=space.app, project_id=space.project)
+            found.append(told)
+    if not found:
+        places = " or ".join(str(one) for one in call.spaces)
         raise NotFound(
             f"There is no entry {wanted[:200]} in {places}; recall and search print ids.", id=wanted
         )
+    return found
+
+
+def _shown(found: Mapping[str, Any]) -> list[str]:
     lines = [f"{found['kind']} {found['id']} ({found['path']})"]
     lines += [f"{name}: {value}" for name, value in found["inline"].items()]
     lines += [f"## {title}\n{text}" for title, text in found["sections"].items()]
@@ -250,7 +264,7 @@ def _show(call: ToolRun) -> ToolAnswer:
         f"{one['timestamp']} {one['sender_name'] or one['sender_id']}: {one['text']}"
         for one in found["messages"]
     ]
-    return ToolAnswer(_framed("\n".join(lines), ""), found)
+    return lines
 
 
 def _remember(call: ToolRun) -> ToolAnswer:
@@ -269,15 +283,19 @@ def _remember(call: ToolRun) -> ToolAnswer:
 
 def _forget(call: ToolRun) -> ToolAnswer:
     confirmed = bool(call.given.pop("confirm"))
-    space = next((one for one in call.spaces if _is_in(call, one)), call.spaces[0])
-    data = call.ask(
-        Single.forget,
-        call.memory.memories,
-        **call.given,
-        dry_run=not confirmed,
-        app_id=space.app,
-        project_id=space.project,
-    )
+    spaces = [_space_of_named(call)] if call.given["memory_id"] else call.spaces
+    told = [
+        call.ask(
+            Single.forget,
+            call.memory.memories,
+            **call.given,
+            dry_run=not confirmed,
+            app_id=space.app,
+            project_id=space.project,
+        )
+        for space in spaces
+    ]
+    data = _together(told)
     counted = ", ".join(f"{count} {what}" for what, count in data["removed"].items() if count) or "nothing"
     if not confirmed:
         lines = [f"would go: {one['id']}: {one['words']}" for one in data["taken"][:20]]
@@ -289,13 +307,41 @@ def _forget(call: ToolRun) -> ToolAnswer:
     return ToolAnswer(f"Removed: {counted}." + (f" Not removed: {left}." if left else ""), data)
 
 
-def _is_in(call: ToolRun, space: Space) -> bool:
-    named = call.given["memory_id"]
-    try:
-        call.memory.show(named or "", space.app, space.project)
-    except (NotFound, Invalid):
-        return False
-    return True
+def _space_of_named(call: ToolRun) -> Space:
+    """Where the entry that is named lies; a place (`PATH#ID`) becomes its id there. It is to be one entry alone."""
+    wanted = call.given["memory_id"]
+    found: dict[Space, dict[str, Any]] = {}
+    for space in call.spaces:
+        with suppress(NotFound, Invalid):  # what is no entry may yet go by its id
+            found[space] = call.memory.show(wanted, space.app, space.project)
+    if len(found) > 1:
+        places = [f"{one['path']}#{one['id'].removeprefix(one['owner'] + '_')}" for one in found.values()]
+        raise Invalid(
+            f"{wanted} is not one entry: look at each with show, and name the one that is meant, as {' or '.join(places)}.",
+            field="id",
+        )
+    for space, one in found.items():
+        call.given["memory_id"] = one["id"]
+        return space
+    return call.spaces[0]
+
+
+def _together(receipts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The receipts of several spaces as one. What stands elsewhere only the last can tell, since the others went by then."""
+    from cairn.governed.wanted import ELSEWHERE
+
+    *earlier, last = receipts
+    counts: Counter[str] = Counter()
+    for one in receipts:
+        counts.update(one["removed"])
+        if one is not last:
+            one["left"] = [left for left in one["left"] if left["where"] != ELSEWHERE]
+    joined = {
+        name: [line for one in receipts for line in one[name]]
+        for name in ("taken", "alike", "left", "places")
+    }
+    complete = last["complete"] and not any(one["left"] for one in earlier)
+    return {**last, **joined, "removed": dict(counts), "complete": complete}
 
 
 def _project_query(call: ToolRun) -> ToolAnswer:

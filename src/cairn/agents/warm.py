@@ -7,6 +7,8 @@ when idle.
 
 One process a root (a lock decides), or the HTTP server of the root, where one runs. What hooks left in the spool while nobody was there is taken in at start.
 
+It also ends when what it was opened with is another: `cairn.toml`, the installed model, this package. The next call starts one that has the new.
+
 One that ends shuts its door first, so that whoever comes now starts another, then answers the calls it has taken, and closes
 the memory last. A call that takes longer than that is not answered: whoever made it asks the next process.
 """
@@ -27,16 +29,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from cairn import version
 from cairn.agents import cold, quick, tools
 from cairn.agents.hook import answered, failed
 from cairn.agents.hosts import HookEvent
 from cairn.agents.link import ask, socket_path
-from cairn.agents.taking import take_in
+from cairn.agents.taking import repository_of, take_in
 from cairn.canonical import from_json
-from cairn.config import load
-from cairn.engines import spool
+from cairn.config import Settings, load
+from cairn.engines import minilm, spool
 from cairn.errors import CairnError, Unavailable
 from cairn.memory import Memory
+from cairn.operations import recalling
 from cairn.traffic import QUIET_SECONDS
 
 log = logging.getLogger("cairn.agents")
@@ -142,7 +146,8 @@ class Warm:
             if not self.ready.is_set() and (words := cold.told(settings, event.folder, event.prompt)):
                 return words
             limit = settings.server.max_query_chars
-            return self.memory.recall(
+            return recalling.recall(
+                self.memory.parts,
                 event.prompt[:limit]
                 .encode("utf-8", "replace")
                 .decode(),  # half a character counts for nothing
@@ -151,14 +156,18 @@ class Warm:
                 token_budget=_PROMPT_TOKENS,
                 method="hybrid" if self.memory.parts.embedder.is_at_hand() else "keyword",
                 open_talk=False,  # a request like one of before is no answer to it
+                more=repository_of(self.root, event),
             ).prompt
         except CairnError as error:
             self._trouble(f"recall failed: {error}")
             return ""
 
     def _trouble(self, words: str) -> None:
-        """Have the next session say what went wrong; a call that the end of this process cut off is made again elsewhere."""
-        if not self.over.is_set():
+        """Have the next session say what went wrong; a call that the end of this process cut off is made again elsewhere.
+
+        Where the root is gone nothing is noted: that would make half a root in its place.
+        """
+        if not self.over.is_set() and not self.has_lost_its_root():
             spool.trouble(self.root, words)
 
     def drain(self) -> int:
@@ -182,7 +191,7 @@ class Warm:
                         break  # the memory was closed under it, which is no fault of the event
                     log.exception("hooks: %s", path.name)
                     os.replace(path, path.with_suffix(".broken"))
-                    spool.trouble(self.root, f"{path.name} was set aside: {type(error).__name__}: {error}")
+                    self._trouble(f"{path.name} was set aside: {type(error).__name__}: {error}")
                     continue
                 path.unlink(missing_ok=True)
                 kept += 1
@@ -333,6 +342,20 @@ def answering(memory: Memory, *, silent_minutes: float | None = None) -> Iterato
             warm.over.set()
 
 
+def _opened_with(settings: Settings) -> tuple[object, ...]:
+    """What a process reads once, at its start."""
+    files = (settings.root / "cairn.toml", Path(version.__file__))
+    return (*map(_stamp_of, files), minilm.installed(settings.models_dir))
+
+
+def _stamp_of(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 def _is_served(root: Path) -> bool:
     """Whether another process answers for the root; one that is leaving is waited for."""
     until = time.monotonic() + _LEAVING_SECONDS
@@ -348,6 +371,7 @@ def _is_served(root: Path) -> bool:
 def serve(root: Path, *, idle_seconds: float = IDLE_SECONDS) -> int:
     """Answer hooks until nobody has asked for `idle_seconds`."""
     settings = load(root)
+    opened_with = _opened_with(settings)
     if _is_served(settings.root):
         return 0  # before anything is opened
     with Memory(settings) as memory, answering(memory, silent_minutes=SILENT_MINUTES) as warm:
@@ -362,6 +386,8 @@ def serve(root: Path, *, idle_seconds: float = IDLE_SECONDS) -> int:
             warm.ready.set()
             while time.monotonic() - warm.last_call < idle_seconds and not warm.has_lost_its_root():
                 if warm.dismissed.wait(min(_LOOK_SECONDS, idle_seconds / 4)):
+                    break
+                if _opened_with(settings) != opened_with:
                     break
     return 0
 

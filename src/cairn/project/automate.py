@@ -113,33 +113,28 @@ def in_progress(project: ProjectMemory) -> str | None:
     return None
 
 
-class Runner:
-    """The loop behind `automate start`. Holds the lease while it lives."""
-
-    def __init__(self, project: ProjectMemory) -> None:
-        self._project = project
-
-    def run(self, stop: threading.Event, after_cycle: Callable[[RunResult], None] | None = None) -> bool:
-        """Run cycles until `stop` is set. False, at once, where another runner has the lease."""
-        with self._project.locks.lease(LEASE) as held:
-            if not held:
-                return False
-            storage = self._project.record_.storage
-            started = stamp(self._project.clock.now())
-            storage.write(DAEMON, pretty({"pid": os.getpid(), "startedAt": started}))
-            try:
-                while not stop.is_set():
-                    result = run_once(self._project)
-                    if after_cycle:
-                        after_cycle(result)
-                    minutes = 15.0
-                    with suppress(CairnError):
-                        minutes = self._project.options.number("automation.intervalMinutes")
-                    stop.wait(max(1.0, minutes * 60))
-            finally:
-                with suppress(CairnError, OSError):
-                    storage.remove(DAEMON)
-            return True
+def run(
+    project: ProjectMemory, stop: threading.Event, after_cycle: Callable[[RunResult], None] | None = None
+) -> bool:
+    """Run cycles until `stop` is set, holding the lease (`automate start`); False, at once, where another runner has it."""
+    with project.locks.lease(LEASE) as held:
+        if not held:
+            return False
+        storage = project.record_.storage
+        storage.write(DAEMON, pretty({"pid": os.getpid(), "startedAt": stamp(project.clock.now())}))
+        try:
+            while not stop.is_set():
+                result = run_once(project)
+                if after_cycle:
+                    after_cycle(result)
+                minutes = 15.0
+                with suppress(CairnError):
+                    minutes = project.options.number("automation.intervalMinutes")
+                stop.wait(max(1.0, minutes * 60))
+        finally:
+            with suppress(CairnError, OSError):
+                storage.remove(DAEMON)
+        return True
 
 
 def runner_status(storage: StorageBackend, locks: Locks) -> dict[str, Any]:

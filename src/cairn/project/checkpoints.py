@@ -40,9 +40,9 @@ class Checkpoint:
     """
 
     id: str
-    createdAt: str  # noqa: N815 - the names are those of the file format
+    createdAt: str
     bundle: Bundle
-    bundleHash: str  # noqa: N815
+    bundleHash: str
     summary: str
     event: Event
     parents: tuple[str, ...] = ()
@@ -60,20 +60,10 @@ class Checkpoint:
         return CHECKPOINTS.child(f"{self.id}-{self.key[:8]}.json")
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "createdAt": self.createdAt,
-            "eventId": self.event.id,
-            "bundleHash": self.bundleHash,
-            "bundle": self.bundle,
-            "summary": self.summary,
-            "key": self.key,
-            "parents": list(self.parents),
-            "provider": self.provider,
-            "files": [dict(item) for item in self.files],
-            "evidence": self.evidence,
-            "event": self.event.to_json(),
-        }
+        data = {name: getattr(self, name) for name in self.__slots__}
+        files = [dict(item) for item in self.files]
+        data |= {"parents": list(self.parents), "files": files, "event": self.event.to_json()}
+        return data | {"eventId": self.event.id}
 
     @classmethod
     def from_json(cls, data: Any, at: Locator) -> Checkpoint:
@@ -82,17 +72,13 @@ class Checkpoint:
             if not number_of(data["id"], "chk") or not isinstance(data["bundle"], dict):
                 raise Invalid("no id or no bundle")
             return cls(
-                id=data["id"],
-                createdAt=str(data["createdAt"]),
+                **{name: str(data[name]) for name in ("id", "createdAt", "bundleHash", "summary", "key")},
                 bundle=data["bundle"],
-                bundleHash=str(data["bundleHash"]),
-                summary=str(data["summary"]),
                 event=Event.from_json(data["event"]),
                 parents=tuple(str(key) for key in data.get("parents", ())),
                 provider=str(data.get("provider", "none")),
                 files=tuple(data.get("files", ())),
                 evidence=data.get("evidence"),
-                key=str(data["key"]),
             )
         except (KeyError, TypeError, Invalid) as error:
             raise Invalid(f"{at}: not a checkpoint ({error}).", path=str(at)) from None

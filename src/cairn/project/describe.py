@@ -29,6 +29,7 @@ from cairn.project.survey import (
     sentences,
     validation_commands,
 )
+from cairn.wording import counted
 
 MAX_MODULES = 14
 _TRAPS = re.compile(
@@ -171,7 +172,7 @@ def _responsibility(survey: Survey, root: str, sources: dict[str, int]) -> str:
         return usual
     language = Counter(language_of(name) for _, name in inside).most_common(1)[0][0]
     largest = ", ".join(PurePosixPath(name).name for _, name in inside[:3])
-    return f"{len(inside)} {language} file{'s' if len(inside) != 1 else ''}; largest: {largest}."
+    return f"{counted(len(inside), f'{language} file')}; largest: {largest}."
 
 
 def _dense(survey: Survey) -> list[dict[str, str]]:
@@ -189,7 +190,7 @@ def _dense(survey: Survey) -> list[dict[str, str]]:
     for folder, size in folders.most_common(5):
         if size < 2000 and out:
             break
-        note = f"{counts[folder]} source file{'s' if counts[folder] != 1 else ''}, {max(1, size // 1024)} KB"
+        note = f"{counted(counts[folder], 'source file')}, {max(1, size // 1024)} KB"
         if touched[folder]:
             note += f"; touched by {touched[folder]} of the last {len(survey.commits)} commits"
         out.append({"path": folder, "note": note + "."})

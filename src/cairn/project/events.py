@@ -38,9 +38,9 @@ class Signals:
 
     decisions: tuple[str, ...] = ()
     gotchas: tuple[str, ...] = ()
-    nextStepHints: tuple[str, ...] = ()  # noqa: N815 - the names are those of the file format
-    keyPaths: tuple[str, ...] = ()  # noqa: N815
-    validationObservations: tuple[str, ...] = ()  # noqa: N815
+    nextStepHints: tuple[str, ...] = ()
+    keyPaths: tuple[str, ...] = ()
+    validationObservations: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Signals:
@@ -84,16 +84,16 @@ class Event:
 
     id: str
     kind: EventKind
-    sourceId: str  # noqa: N815
-    createdAt: str  # noqa: N815
+    sourceId: str
+    createdAt: str
     summary: str
     signals: Signals
-    sourceRef: str  # noqa: N815
-    contentHash: str  # noqa: N815
-    externalItemId: str | None = None  # noqa: N815
+    sourceRef: str
+    contentHash: str
+    externalItemId: str | None = None
     writer: str = ""
     effect: Mapping[str, Any] = field(default_factory=dict)
-    occurredAt: str | None = None  # noqa: N815
+    occurredAt: str | None = None
     check: str = ""
 
     @property
@@ -154,12 +154,12 @@ class EventDraft:
     kind: EventKind
     summary: str
     signals: Signals
-    sourceRef: str  # noqa: N815
-    sourceId: str = LOCAL_SOURCE  # noqa: N815
-    externalItemId: str | None = None  # noqa: N815
-    contentHash: str = ""  # noqa: N815
+    sourceRef: str
+    sourceId: str = LOCAL_SOURCE
+    externalItemId: str | None = None
+    contentHash: str = ""
     effect: Mapping[str, Any] = field(default_factory=dict)
-    occurredAt: str | None = None  # noqa: N815
+    occurredAt: str | None = None
 
     def event(self, number: int, at: datetime) -> Event:
         """The event this becomes as number `number`."""

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from cairn.errors import Invalid, Misconfigured
 from cairn.types import Space, checked_id
 
 BOUND = "cairn.space"  # the setting of a clone that says which space of the memory root is its own
+WAS = "cairn.was"  # the settings of a clone that name each space its talk went to
 _TIMEOUT = 20.0
 # The command line wins over every file, included ones too. Filters, textconv and external diffs have names of the
 # repository's choice and cannot be overruled here: no command below looks at content in a way that runs them.
@@ -93,6 +95,13 @@ def top_of(folder: Path) -> Path:
     return Path(top) if top and os.path.lexists(os.path.join(top, ".git")) else folder.absolute()
 
 
+def git_dir_around(folder: Path) -> Path | None:
+    """The bare repository or git directory that `folder` is in, by what lies there: git is not to look into one by itself."""
+    parts = ("HEAD", "objects", "refs")
+    around = (folder, *folder.parents)
+    return next((one for one in around if all((one / part).exists() for part in parts)), None)
+
+
 def common_dir(tree: Path) -> Path | None:
     """The git directory all work trees of a repository share."""
     out = git(tree, "rev-parse", "--git-common-dir")
@@ -141,17 +150,36 @@ def _space(name: str, seed: str) -> Space:
 
 def bound_space(tree: Path) -> Space | None:
     """The space this clone is bound to on this machine: by its own git settings, which no commit reaches."""
-    app, _, project = (git(tree, "config", "--local", "--get", BOUND) or "").strip().partition("/")
     try:
-        return Space(app, project) if project else None
+        return _named_space(git(tree, "config", "--local", "--get", BOUND) or "")
     except Invalid as error:
         raise Misconfigured(f"{BOUND} in the git settings of {tree}: {error}", setting=BOUND) from None
+
+
+def spaces_before(tree: Path) -> list[Space]:
+    """The spaces that talk in this clone went to, as `keep_name` noted them: a remote is renamed, a folder moved."""
+    found = []
+    for line in (git(tree, "config", "--local", "--get-all", WAS) or "").splitlines():
+        with suppress(Invalid):
+            found.append(_named_space(line))
+    return [one for one in found if one is not None]
+
+
+def keep_name(tree: Path, space: Space) -> None:
+    """Note in the clone's own git settings that its talk goes to `space`."""
+    if _has_settings(tree) and space not in spaces_before(tree):
+        git(tree, "config", "--local", "--add", WAS, str(space))
+
+
+def _named_space(text: str) -> Space | None:
+    app, _, project = text.strip().partition("/")
+    return Space(app, project) if project else None
 
 
 def bind(tree: Path, space: Space) -> None:
     """Let this clone keep `space`, whatever becomes of its remote or place; where there is no git, nothing is kept."""
     if _has_settings(tree) and bound_space(tree) != space:
-        git(tree, "config", "--local", BOUND, f"{space.app}/{space.project}")
+        git(tree, "config", "--local", BOUND, str(space))
 
 
 def _has_settings(tree: Path) -> bool:

@@ -49,6 +49,8 @@ class Session:
     end: int = 0
     tools: bool = False
     about: dict[str, str] = field(default_factory=dict)
+    folder: str = ""
+    """Where the agent was at the record that was read last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,7 @@ def _of_claude(session: Session) -> Iterator[Message]:
     for record in _records(session):
         if isinstance(record.get("cwd"), str):
             session.about.setdefault("cwd", record["cwd"])
+            session.folder = record["cwd"]
         for key in ("customTitle", "aiTitle"):
             if isinstance(record.get(key), str):
                 session.about[key] = record[key]

@@ -163,16 +163,16 @@ class SessionImport:
         ledger: ImportLedger,
         active: Sequence[Event],
         emit: Callable[[EventDraft], Event],
-        remember: Callable[[Imported], None],
-        seen: Callable[[str], SeenFiles],
+        storage: StorageBackend,
+        now: Callable[[], datetime],
         *,
         capture: Capture | None = None,
         writer: Writer | None = None,
     ) -> None:
         self._ledger = ledger
         self._emit = emit
-        self._remember = remember
-        self._seen = seen
+        self._storage = storage
+        self._now = now
         self._capture = capture
         self._writer = writer
         self._logged = {(event.externalItemId, event.contentHash) for event in active if event.is_import}
@@ -192,7 +192,7 @@ class SessionImport:
         except OSError as error:
             return SourceReport(source.id, error=f"{path}: {error.strerror or error}")
         outcomes = []
-        seen = self._seen(source.id)
+        seen = SeenFiles(self._storage, source.id, self._now)
         for index, file in enumerate(files):
             if progress:
                 progress(index, len(files), file.name)
@@ -250,7 +250,7 @@ class SessionImport:
         look = Look("taken", row.hash, row.messages)
         if row in before or (item, row.hash) in self._logged:
             if row not in before:
-                self._remember(row)
+                self._ledger.add(row, self._now())
             return outcome("known", row.messages), look
         taken = max([0, *(old.messages for old in before if reading.prefixes.get(old.messages) == old.hash)])
         if before:
@@ -261,7 +261,7 @@ class SessionImport:
                 self._capture(item, batch)
         event = self._emit(self._draft(source, session, reading, row.hash))
         self._logged.add((item, row.hash))
-        self._remember(row)
+        self._ledger.add(row, self._now())
         return outcome("grown" if taken else "imported", reading.total, note, event.id), look
 
     def _read(

@@ -34,7 +34,7 @@ from cairn.project.checkpoints import Story, changed_sections, made, mark_of, ma
 from cairn.project.consolidate import Plan, refreshed
 from cairn.project.describe import describe
 from cairn.project.events import Event, EventDraft, Signals
-from cairn.project.imports import Capture, Progress, SeenFiles, SessionImport, SourceReport
+from cairn.project.imports import Capture, Progress, SessionImport, SourceReport
 from cairn.project.layout import (
     ARCHIVE,
     AUTOMATION,
@@ -54,6 +54,7 @@ from cairn.project.status import RecordFinding, validate
 from cairn.project.survey import survey
 from cairn.seams import Clock, Journals, Locks, StorageBackend, SystemClock, Writer
 from cairn.types import Space
+from cairn.wording import counted
 
 LOCK = "project"
 # By these a folder is known as a memory root, which is called `.cairn` too where it lies in a home folder.
@@ -140,10 +141,10 @@ class ProjectMemory:
         if bound := git.bound_space(self.tree):
             return bound
         by_remote = git.space_of(self.tree)
-        if (named := self._named) in {None, _key(by_remote)}:
+        if (named := self._named) in {None, str(by_remote)}:
             return by_remote
         place = git.space_of_place(self.tree)
-        return place if named == _key(place) else by_remote
+        return place if named == str(place) else by_remote
 
     @property
     def _named(self) -> str | None:
@@ -156,21 +157,21 @@ class ProjectMemory:
     def unbound(self) -> str | None:
         """That the committed `binding` names a space which is not this clone's, with the next step; None where it does not."""
         named, space = self._named, self.space
-        if named in {None, _key(space)}:
+        if named in {None, str(space)}:
             return None
         first = (
             "" if git.common_dir(self.tree) else "`git init`, which keeps it from the next move on, and then "
         )
         return (
             f"{CONFIG} names the space {shlex.quote(str(named)[:80])}, which this clone was not bound to on this machine: "
-            f"{_key(space)} is used. A repository's file may name anybody's memory; if that space is "
+            f"{space} is used. A repository's file may name anybody's memory; if that space is "
             f"this repository's, run {first}`git config {git.BOUND} APP/PROJECT` in it."
         )
 
     @property
     def spaces(self) -> list[Space]:
-        """The same, and the one that was this repository's before it had a remote: what was said then is there."""
-        return list(dict.fromkeys((self.space, git.space_of_place(self.tree))))
+        """The same, and those that were this clone's before it had a remote, or had another name: what was said then is there."""
+        return list(dict.fromkeys((self.space, git.space_of_place(self.tree), *git.spaces_before(self.tree))))
 
     # ------------------------------------------------------------ init and update
 
@@ -179,8 +180,14 @@ class ProjectMemory:
 
         Raises:
             Conflict: there is one already and `force` is not set. With `force` the old record is removed.
-            Invalid: `.cairn` is a memory root, as it is in a home folder.
+            Invalid: `.cairn` is a memory root, as it is in a home folder; or this is in a git directory.
         """
+        if (inside := git.git_dir_around(self.tree)) is not None:
+            raise Invalid(
+                f"{inside} is a git directory, where no project memory belongs: go to the work tree of the repository, or name "
+                "it with -C.",
+                path=str(self.tree),
+            )
         if self._holds_a_root():
             raise Invalid(
                 f"{self.tree / HOME.key} is a memory root, which a project's memory cannot share: go to the repository, "
@@ -349,22 +356,15 @@ class ProjectMemory:
             raise NotFound(
                 f"There is no source {missing[0]}. `cairn project sources list` names them.", id=missing[0]
             )
-        ledger = ImportLedger(self._journals)
 
         def emit(draft: EventDraft) -> Event:
             with self.locks.hold(LOCK):
                 return self.record_.append(draft, story)
 
+        told = self._capture if capture else None
         run = SessionImport(
-            self.tree,
-            ledger,
-            story.events,
-            emit,
-            lambda row: ledger.add(row, self.clock.now()),
-            lambda source: SeenFiles(self._storage, source, self.clock.now),
-            capture=self._capture if capture else None,
-            writer=self._writer,
-        )
+            self.tree, ImportLedger(self._journals), story.events, emit, self._storage, self.clock.now, capture=told, writer=self._writer
+        )  # fmt: skip
         reports = []
         with self.locks.hold("project-import", timeout=5.0):
             for source in known:
@@ -472,24 +472,20 @@ class ProjectMemory:
 
     def query(self, question: str, *, scope: str = "all") -> asking.QueryResult:
         """Answer a question from bundle, checkpoints and events; see `query.py` for the rules."""
-        view = self.record_.view()
-        checkpoints = self.record_.checkpoints.newest(asking.CHECKPOINTS_READ) if scope != "state" else []
-        changes = scope != "state" and isinstance(question, str) and asking.mode_of(question) == "changes"
-        where = scope != "history" and isinstance(question, str) and asking.asks_where(question)
-        return asking.query(
-            question,
+        asked = asking.ProjectQuestion.of(question, scope)
+        view, kept = self.record_.view(), self.record_.checkpoints
+        sources = asking.QuerySources(
             view.shown,
-            checkpoints,
             view.story.events,
-            self.options,
-            now=self.clock.now(),
-            scope=scope,
-            writer=self._writer,
-            commits=git.recent_commits(self.tree, asking.COMMITS_READ) if changes else (),
-            files=git.tracked_files(self.tree) or () if where else (),
-            evidence=view.story.checkpoint.evidence,
-            waiting=view.story.backlog("all"),
+            view.story.backlog("all"),
+            view.story.checkpoint.evidence,
+            checkpoints=kept.newest(asking.CHECKPOINTS_READ) if scope != "state" else (),
+            commits=git.recent_commits(self.tree, asking.COMMITS_READ)
+            if scope != "state" and asked.mode == "changes"
+            else (),
+            files=git.tracked_files(self.tree) or () if asked.kind == "where" and scope != "history" else (),
         )
+        return asking.query(asked, sources, self.options, now=self.clock.now(), writer=self._writer)
 
     def status(self, *, checkpoint: str | None = None) -> dict[str, Any]:
         """How things stand, compared with the newest checkpoint or the one named."""
@@ -555,10 +551,6 @@ class ProjectMemory:
         return projections.pages_body(name, self.record_.view().shown)
 
 
-def _key(space: Space) -> str:
-    return f"{space.app}/{space.project}"
-
-
 def _told(plan: Plan) -> str:
     """What a consolidation did, for the log: the news by name, else the sections."""
     news = [
@@ -567,5 +559,4 @@ def _told(plan: Plan) -> str:
         *(f"done: “{title}”" for title in plan.summary["removedNextSteps"]),
     ]
     told = ", ".join(news[:4]) + (f" and {len(news) - 4} more" if len(news) > 4 else "")
-    count = len(plan.events)
-    return f"Folded in {count} event{'s' if count != 1 else ''}: {told or ', '.join(plan.summary['changedSections'])}"
+    return f"Folded in {counted(len(plan.events), 'event')}: {told or ', '.join(plan.summary['changedSections'])}"

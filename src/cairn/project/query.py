@@ -95,11 +95,11 @@ _PAGE_OF = {
 class Citation:
     """Where a part of the answer comes from."""
 
-    sourceType: str  # noqa: N815 - the names are those of the result format
-    sourceId: str  # noqa: N815
-    pathOrSection: str  # noqa: N815
+    sourceType: str
+    sourceId: str
+    pathOrSection: str
     summary: str
-    projectionPath: str | None = None  # noqa: N815
+    projectionPath: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,73 +151,114 @@ def _wording(name: str) -> re.Pattern[str]:
     return tongues.every_pattern("project", f"asks_{name}")
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectQuestion:
+    """A question, checked: where an answer is looked for, and what kind it is of.
+
+    `mode` is what its wording says; `kind` is finer for a plain question, which may be about the project as a whole or
+    about the place of something. `wanted` are its words, without those that picked the mode: "next" is not what a next
+    step is about.
+    """
+
+    text: str
+    scope: str
+    mode: str
+    kind: str
+    wanted: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str, scope: str) -> ProjectQuestion:
+        """Check a question and read its wording.
+
+        Raises:
+            Invalid: there are no words in it, or too many, or there is no such scope.
+        """
+        if not isinstance(text, str) or not text.strip():
+            raise Invalid("A question needs some words.", field="question")
+        if len(text) > MAX_QUESTION:
+            raise Invalid(
+                f"The question has {len(text)} characters; {MAX_QUESTION} are read.", field="question"
+            )
+        if scope not in SCOPES:
+            raise Invalid(f'scope "{scope}" is not one of {", ".join(SCOPES)}.', field="scope")
+        mode = mode_of(text)
+        plain = (sort for sort in ("about", "where") if _wording(sort).search(text))
+        kind = next(plain, "answer") if mode == "answer" else mode
+        subject = text if kind == "answer" else _wording(kind).sub(" ", text)
+        wanted = dict.fromkeys(token for token in tokens(subject) if token not in stop_words())
+        return cls(text, scope, mode, kind, tuple(wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySources:
+    """What a question is answered from.
+
+    `evidence` is what the repository alone says: a next step that is neither in it nor from an imported session is a
+    person's own, and comes first. What `waiting` events say of steps and traps counts, too: the bundle does not hold it
+    yet. Checkpoints and commits come newest first.
+    """
+
+    bundle: Bundle
+    events: Sequence[Event]
+    waiting: Sequence[Event]
+    evidence: Bundle | None
+    checkpoints: Sequence[Checkpoint] = ()
+    commits: Sequence[Commit] = ()
+    files: Sequence[str] = ()
+
+    def candidates(self, asked: ProjectQuestion) -> Sequence[Candidate]:
+        """Everything that might answer a question."""
+        found: list[Candidate] = []
+        if asked.scope != "history":
+            is_own = partial(_is_own, evidence=self.evidence, events=self.events)
+            found += _from_bundle(self.bundle, is_own)
+        latest = sorted(self.events, key=lambda event: _seconds(moment(event.happened_at)))[-EVENTS_READ:]
+        if asked.scope != "state":
+            found += _from_checkpoints(self.checkpoints)
+            found += _from_events(latest)
+            found += [_commit(commit) for commit in self.commits]
+        if asked.scope == "history":
+            found += _from_signals(latest)  # elsewhere the bundle says what became of them
+        elif asked.scope == "all" and asked.mode in {"next", "traps"}:
+            found += _from_signals(self.waiting)
+        if asked.kind == "where":  # what holds, not what was once noted of it
+            found = [one for one in found if one.kind in _WEIGHTS["where"]]
+            found += _from_files(self.files, asked.wanted)
+        return _news(found) if asked.mode == "changes" else found
+
+
 def query(
-    question: str,
-    bundle: Bundle,
-    checkpoints: Sequence[Checkpoint],
-    events: Sequence[Event],
+    asked: ProjectQuestion,
+    sources: QuerySources,
     options: ProjectOptions,
     *,
     now: datetime,
-    scope: str = "all",
     writer: Writer | None = None,
-    commits: Sequence[Commit] = (),
-    files: Sequence[str] = (),
-    evidence: Bundle | None = None,
-    waiting: Sequence[Event] = (),
 ) -> QueryResult:
-    """Answer `question` from what is given: a bundle, the newest checkpoints first, the active events, and what git
-    tells: the newest commits first, and the names of the files. `evidence` is what the repository alone says: a next
-    step that is neither in it nor from an imported session is a person's own, and comes first. What `waiting` events say
-    of steps and traps counts, too: the bundle does not hold it yet.
-    """
-    if not isinstance(question, str) or not question.strip():
-        raise Invalid("A question needs some words.", field="question")
-    if len(question) > MAX_QUESTION:
-        raise Invalid(
-            f"The question has {len(question)} characters; {MAX_QUESTION} are read.", field="question"
-        )
-    if scope not in SCOPES:
-        raise Invalid(f'scope "{scope}" is not one of {", ".join(SCOPES)}.', field="scope")
-    mode = mode_of(question)
-    found: list[Candidate] = []
-    if scope in {"state", "all"}:
-        found += _from_bundle(bundle, partial(_is_own, evidence=evidence, events=events))
-    latest = sorted(events, key=lambda event: _seconds(moment(event.happened_at)))[-EVENTS_READ:]
-    if scope in {"history", "all"}:
-        found += _from_checkpoints(checkpoints[:CHECKPOINTS_READ])
-        found += _from_events(latest)
-        found += [_commit(commit) for commit in commits[:COMMITS_READ]]
-    if scope == "history":
-        found += _from_signals(latest)  # elsewhere the bundle says what became of them
-    elif scope == "all" and mode in {"next", "traps"}:
-        found += _from_signals(waiting)
-    # The words that picked the mode have done their work: "next" is not what a next step is about.
-    kind = _sort_of(question) if mode == "answer" else mode
-    subject = question if kind == "answer" else _wording(kind).sub(" ", question)
-    wanted = [token for token in dict.fromkeys(tokens(subject)) if token not in stop_words()]
-    if kind == "where":
-        found = [
-            one for one in found if one.kind in _WEIGHTS[kind]
-        ]  # what holds, not what was once noted of it
-        found += _from_files(files, wanted) if scope != "history" else ()
-    found = _news(found) if mode == "changes" else found
-    scored = ((*_score(candidate, wanted, kind, now), candidate) for candidate in found)
-    ranked = sorted(scored, key=partial(_newest_first, now) if mode == "changes" else lambda row: (-row[0],))
-    once = {row[2].summary: row for row in reversed(ranked)}  # what two places say alike is told once
-    shortlist = [row for row in ranked if row[0] > 0 and once[row[2].summary] is row][:SHORTLIST]
-    if any(words and candidate.kind in _OWN[kind] for _, words, candidate in shortlist):
-        shortlist = [row for row in shortlist if row[1]]
+    """The answer to a question, with what it rests on; see the module for the order of things."""
+    shortlist = _shortlist(asked, sources.candidates(asked), now)
     matched = {word for _, words, _ in shortlist for word in words}
     citations = tuple(candidate.cited() for _, _, candidate in shortlist)
     top = max((score for score, _, _ in shortlist), default=0.0)
-    if top < MIN_SCORE or (kind == "answer" and len(matched) < MIN_WORDS):
+    if top < MIN_SCORE or (asked.kind == "answer" and len(matched) < MIN_WORDS):
         why = f"Best score {top:g} (at least {MIN_SCORE:g} is needed), {len(matched)} matching words."
-        return QueryResult(mode, NOT_ENOUGH, why, citations[:2], enough=False)
-    why = f"Read as a question about {_ABOUT[mode]}; {len(shortlist)} pieces of evidence, best score {top:g}"
+        return QueryResult(asked.mode, NOT_ENOUGH, why, citations[:2], enough=False)
+    why = f"Read as a question about {_ABOUT[asked.mode]}; {len(shortlist)} pieces of evidence, best score {top:g}"
     why += f", matching {', '.join(sorted(matched)[:8])}." if matched else "."
-    answer = _told(writer, question, mode, shortlist, options) if writer is not None else None
-    return QueryResult(mode, answer or _extract(shortlist, mode), why, citations)
+    answer = _told(writer, asked.text, asked.mode, shortlist, options) if writer is not None else None
+    return QueryResult(asked.mode, answer or _extract(shortlist, asked.mode), why, citations)
+
+
+def _shortlist(asked: ProjectQuestion, found: Sequence[Candidate], now: datetime) -> list[Scored]:
+    """The best candidates, best first; those that share words with the question alone, where some do."""
+    scored = ((*_score(candidate, asked.wanted, asked.kind, now), candidate) for candidate in found)
+    by_score = partial(_newest_first, now) if asked.mode == "changes" else lambda row: (-row[0],)
+    ranked = sorted(scored, key=by_score)
+    once = {row[2].summary: row for row in reversed(ranked)}  # what two places say alike is told once
+    best = [row for row in ranked if row[0] > 0 and once[row[2].summary] is row][:SHORTLIST]
+    if any(words and candidate.kind in _OWN[asked.kind] for _, words, candidate in best):
+        best = [row for row in best if row[1]]
+    return best
 
 
 _ABOUT = {
@@ -226,16 +267,6 @@ _ABOUT = {
     "changes": "what changed",
     "answer": "the project",
 }
-
-
-def asks_where(question: str) -> bool:
-    """Whether a question is after the place of something, so that the names of files help."""
-    return mode_of(question) == "answer" and _sort_of(question) == "where"
-
-
-def _sort_of(question: str) -> str:
-    """What a plain question is after: the project as a whole, the place of something, or an answer."""
-    return next((sort for sort in ("about", "where") if _wording(sort).search(question)), "answer")
 
 
 def _newest_first(now: datetime, row: Scored) -> tuple[float, ...]:

@@ -28,12 +28,12 @@ class Source:
     id: str
     type: str
     path: str
-    createdAt: str  # noqa: N815 - the names are those of the file format
-    updatedAt: str  # noqa: N815
-    lastSyncedAt: str | None = None  # noqa: N815
-    lastSyncStatus: str = "never"  # noqa: N815
-    lastSyncError: str | None = None  # noqa: N815
-    lastImportedCount: int = 0  # noqa: N815
+    createdAt: str
+    updatedAt: str
+    lastSyncedAt: str | None = None
+    lastSyncStatus: str = "never"
+    lastSyncError: str | None = None
+    lastImportedCount: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -26,6 +26,7 @@ from cairn.project.options import SOURCE_SCOPES, ProjectOptions
 from cairn.project.record import ProjectRecord, View
 from cairn.project.sources import SOURCE_TYPES, Source
 from cairn.seams import Locator
+from cairn.wording import counted
 
 # The groups shown are the newest ten; older events of a long backlog would not be among them.
 GROUPED = 500
@@ -66,7 +67,9 @@ def suggested(
     if backlog > threshold and not considered:
         return f"{backlog} events wait, more than {threshold}: run `cairn project consolidate`."
     if backlog and not considered:
-        return f"{backlog} event{'s' if backlog != 1 else ''} wait{'s' if backlog == 1 else ''}: run `cairn project consolidate`."
+        return (
+            f"{counted(backlog, 'event')} wait{'s' if backlog == 1 else ''}: run `cairn project consolidate`."
+        )
     if edited:
         return f"Edited by hand: {', '.join(edited)}. The next `cairn project update` takes the edits over."
     if drifted:
