@@ -1,5 +1,7 @@
 """The documentation that is made from the code is up to date, and what it shows runs."""
 
+import doctest
+import importlib
 import re
 from pathlib import Path
 
@@ -22,6 +24,21 @@ def test_links_between_pages_lead_somewhere():
     for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+SHOWING = [
+    ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+    for path in sorted((ROOT / "src" / "cairn").rglob("*.py"))
+    if re.search(r"^ +>>> ", path.read_text(encoding="utf-8"), re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize("module", SHOWING)
+def test_an_example_in_a_docstring_comes_out_as_shown(module):
+    """What a function's description shows is what the function does."""
+    done = doctest.testmod(importlib.import_module(module))
+    assert done.attempted > 0
+    assert done.failed == 0
 
 
 def test_the_repository_says_nothing_of_machines():

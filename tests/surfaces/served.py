@@ -16,6 +16,7 @@ from contextlib import contextmanager, nullcontext
 
 import uvicorn
 
+import cairn
 from cairn import config
 from cairn.aio import AsyncMemory
 from cairn.surfaces.http import build_app
@@ -174,3 +175,13 @@ def serving_tokens(base, env):
             return status, answer.get("data") or answer["error"]
 
         yield call
+
+
+def repository(at):
+    """A repository with a readme and a project memory."""
+    at.mkdir(parents=True)
+    (at / "README.md").write_text("# Tides\n\nReads tide tables.\n")
+    clean = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "PATH": os.environ["PATH"]}
+    subprocess.run(["git", "init", "-q", str(at)], check=True, env=clean)
+    cairn.open_project(at).init()
+    return at

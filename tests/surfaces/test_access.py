@@ -133,6 +133,7 @@ def test_a_server_with_tokens_is_never_open_again(tmp_path):
         place.write_text("{")
         with pytest.raises(Misconfigured, match=r"tokens\.json"):
             TokenFile(settings.server_dir)
+        assert any("tokens.json cannot be read" in one["what"] for one in memory.doctor())
 
 
 def test_what_ends_ends(tmp_path):

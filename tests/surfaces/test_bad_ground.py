@@ -183,3 +183,42 @@ def test_a_log_of_the_index_that_is_cut_short_is_made_anew(tmp_path):
             lambda: server.post("memory/search", asked)[1]["data"]["freshness"]["state"] == "fresh",
             "not fresh",
         )
+
+
+def test_a_folder_that_is_no_longer_there_takes_nothing_in(tmp_path):
+    """The root is moved away under a server, as when its disk is gone: nothing is kept in an empty folder in its place,
+    nothing is answered from there, and `/health`, `/ready` and the log say why. Back in its place all is as it was.
+    """
+    root, away, log = tmp_path / "root", tmp_path / "away", tmp_path / "log"
+    first = {"session_id": "s", "messages": [message("zqaaaaaa", 1)]}
+    more = {"session_id": "s", "messages": [message("zqbbbbbb", 2)]}
+    question = {"user_id": "ana", "query": "zqaaaaaa", "method": "keyword", "evidence": 2}
+    with serving(root, env=ENV, log=log) as server:
+        assert server.post("memory/add", first)[0] == 200
+        assert server.post("memory/flush", {"session_id": "s"})[0] == 200
+        root.rename(away)
+        root.mkdir()  # what a disk was mounted on
+        for name, body in (
+            ("memory/add", more), ("memory/flush", {"session_id": "s"}), ("memory/search", question),
+            ("memories", {"content": "We deploy with make ship."}),
+        ):  # fmt: skip
+            status, answer = server.post(name, body)
+            assert status == 503, name
+            assert "moved, removed, or its disk is not mounted" in answer["error"]["message"]
+        status, health = server.call("GET", "/health")
+        assert (status, health["status"]) == (200, "degraded")
+        assert any("its disk is not mounted" in why for why in health["reasons"])
+        assert str(tmp_path) not in str(health)
+        assert server.call("GET", "/ready")[0] == 503
+        warnings = server.call("GET", "/api/v1/status")[1]["data"]["warnings"]
+        assert any("its disk is not mounted" in one for one in warnings)
+        until(lambda: "its disk is not mounted" in log.read_text(), "the log said nothing")
+        assert {at.name for at in root.rglob("*") if at.suffix in {".md", ".jsonl"}} <= {"audit.jsonl"}
+        root.rename(tmp_path / "husk")
+        away.rename(root)
+        until(lambda: server.call("GET", "/health")[1]["status"] == "ok", "it did not recover")
+        assert server.post("memory/add", more)[0] == 200
+        found = server.post("memory/search", {**question, "consistency": "strong"})
+        assert "zqaaaaaa" in str(found)
+    kept = (root / "default_app" / "default_project" / "sessions" / "s.jsonl").read_text()
+    assert "zqaaaaaa" in kept and "zqbbbbbb" in kept

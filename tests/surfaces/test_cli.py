@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -13,29 +14,9 @@ from tools.make_docs import subcommands
 
 import cairn
 from cairn.surfaces.cli import GROUPS, HOMES, build_parser, main
+from tests.waiting import LONG
 
 ENV = {"CAIRN_EMBEDDING__PROVIDER": "none"}
-
-
-@pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    """Runs a command in this process on a root of its own; returns (code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("CAIRN_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("CAIRN_EMBEDDING__PROVIDER", "none")
-    root = tmp_path / "root"
-
-    def run(*words):
-        try:
-            code = main(["--root", str(root), *words])
-        except SystemExit as stop:
-            code = stop.code
-        out = capsys.readouterr()
-        return code, out.out, out.err
-
-    run.root = root
-    return run
 
 
 def test_first_minutes(cli):
@@ -641,3 +622,54 @@ def test_help_is_a_word_too_and_lists_each_command_once_by_what_it_is_for(cli, m
     assert max(map(len, out[:examples].splitlines())) <= 60
     code, out, _ = cli("help", "search")
     assert code == 0 and "usage: cairn search" in out
+
+
+@pytest.mark.parametrize("text", [[], [""], [" "]])
+def test_no_words_are_nothing_to_add(text, tmp_path, capsys):
+    """An empty variable of a script is no message; it was kept as one."""
+    assert main(["--root", str(tmp_path / "root"), "add", "--session", "s1", *text]) == 2
+    assert "nothing to add: give a text or --file" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("sessions"))
+
+
+def test_a_command_without_streams_does_its_work(tmp_path):
+    """A daemon closes them: nothing is said, and what was asked is done."""
+    command = shlex.join([sys.executable, "-m", "cairn.surfaces.cli", "--root", str(tmp_path / "root")])
+    for closed in (">&-", "<&- >&- 2>&-"):
+        words = f"{command} remember 'The tide of {len(closed)} turns at noon.' {closed}"
+        done = subprocess.run(words, shell=True, capture_output=True, text=True, timeout=LONG)
+        assert (done.returncode, done.stderr) == (0, "")
+    notes = "".join(path.read_text() for path in (tmp_path / "root").rglob("memory-*.md"))
+    assert notes.count("turns at noon.") == 2
+
+
+def test_in_a_folder_that_was_removed_commands_and_tools_go_on(tmp_path):
+    """An agent's work tree may be taken away under it: what needs no folder works, the rest names the trouble."""
+    gone = tmp_path / "gone"
+    greeting = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+    }
+    hello = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": greeting})
+
+    def run(*words):
+        gone.mkdir()
+        program = [sys.executable, "-m", "cairn.surfaces.cli", *words]
+        command = f"rmdir {shlex.quote(str(gone))} && exec {shlex.join(program)}"
+        env = {**os.environ, "CAIRN_MEMORY__ROOT": str(tmp_path / "root"), "HOME": str(tmp_path)}
+        return subprocess.run(
+            command,
+            shell=True,
+            cwd=gone,
+            env=env,
+            input=hello + "\n",
+            capture_output=True,
+            text=True,
+            timeout=LONG,
+        )
+
+    told = run("mcp")
+    assert json.loads(told.stdout)["result"]["serverInfo"]["name"] == "cairn"
+    for words in (("integrate", "off"), ("project", "status")):
+        assert run(*words).stderr == "cairn: The folder you stand in is no longer there: go to another.\n"

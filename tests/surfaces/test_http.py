@@ -153,6 +153,21 @@ BAD = [
     ("memory/add", {"session_id": "b", "messages": [said("x", at=10**18)]}, "timestamp"),
     ("memory/add", {"session_id": "b", "messages": [said("x")] * 501}, "messages"),
     ("memory/add", {"session_id": "b", "messages": [said("nul\0")]}, "NUL"),
+    (
+        "memory/add",
+        {"session_id": "b", "messages": [said("x"), said("\ud83d")]},
+        "messages[1].content holds half",
+    ),
+    (
+        "memory/add",
+        {"session_id": "b", "messages": [said("x", metadata={"a": ["\udc00"]})]},
+        "[0].metadata.a[0] holds",
+    ),
+    (
+        "memory/add",
+        {"session_id": "b", "messages": [said("x", tool_calls=7)]},
+        "messages[0].tool_calls must be a list",
+    ),
     ("memory/add", {"session_id": "b", "messages": [said("x")], "app_id": "../x"}, "app_id"),
     ("memory/flush", {"session_id": "b", "x": 1}, "x"),
     ("memory/search", {"query": "x"}, "user_id"),
@@ -200,6 +215,11 @@ def test_bad_input_is_named_and_refused(server, name, body, word):
         (b"[]", None, 422),
         (b"\xff\xfe{}", None, 400),
         (b"[" * 5000 + b"]" * 5000, None, 400),
+        (
+            b'{"session_id": "twice", "messages": [{"role": "user", "content": "a", "content": "b"}]}',
+            None,
+            400,
+        ),
         (b"{}", {"Content-Type": "text/plain"}, 415),
         (b"{}", {"Host": "evil.example"}, 403),
         (b"{}", {"Origin": "https://evil.example"}, 403),
@@ -210,6 +230,12 @@ def test_malformed_requests_have_the_envelope(server, raw, headers, status):
     got, answer = server.call("POST", "/api/v1/memory/add", raw=raw, headers=headers)
     assert got == status
     assert set(answer) == {"request_id", "error"}
+
+
+def test_a_body_may_begin_with_the_mark_of_its_order(server):
+    """Some programs put a byte order mark before UTF-8; a parser may pass over it, and does."""
+    raw = "\ufeff" + json.dumps({"session_id": "marked", "messages": [said("x")]})
+    assert server.call("POST", "/api/v1/memory/add", raw=raw.encode())[0] == 200
 
 
 def test_framework_errors_have_the_envelope(server):

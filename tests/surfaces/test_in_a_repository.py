@@ -94,6 +94,56 @@ def test_what_was_said_before_there_was_a_remote_is_still_found(
         assert before in ToolRun(memory, {}, str(repository), OPEN).spaces
 
 
+def test_a_clone_that_has_another_name_is_told_what_was_said_under_the_old_one(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Moved, given a remote, the remote renamed: the space is a new one each time, and the others are asked, too."""
+    moved = repository.rename(tmp_path / "quay")
+    monkeypatch.chdir(moved)
+    git(moved, "remote", "add", "origin", "git@example.com:dana/harbor.git")
+    with cairn.open_blocking(tmp_path / "memory", background=False) as memory:
+        for number, words in enumerate(("The crane needs a permit.", "The pilot boat leaves at six.")):
+            take_in(memory, HookEvent("gemini", "AfterAgent", "turn", f"r{number}", str(moved), prompt=words))
+            git(moved, "remote", "set-url", "origin", f"git@example.com:dana/quay{number}.git")
+        tool = ToolRun(memory, {}, str(moved), OPEN)
+        assert tool.spaces[0] == space_at(str(moved)) and len(set(tool.spaces)) == 6
+    for question, answer in (
+        ("staging database port", "5433"),
+        ("crane permit", "permit"),
+        ("pilot boat", "six"),
+    ):
+        assert main(["recall", question]) == 0
+        assert answer in capsys.readouterr().out
+    noted = subprocess.run(
+        ["git", "-C", str(moved), "config", "--get-all", "cairn.was"], capture_output=True, text=True
+    ).stdout.split()
+    assert len(noted) == len(set(noted)) == 3
+
+
+def test_an_id_that_two_spaces_gave_shows_both(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each space counts its own memories: what `recall` told of the repository is not taken for the general one."""
+    space = space_at(str(repository))
+    with cairn.open_blocking(tmp_path / "memory", background=False) as memory:
+        kept = memory.remember("The pier closes at dusk.", "fact").memory_id
+        memory.remember("The crane needs a permit.", "fact", project_id=space.project)
+        alone = memory.remember(
+            "The tide table hangs at the gate.", "fact", project_id=space.project
+        ).memory_id
+    assert main(["recall", "who needs a permit"]) == 0
+    assert str(kept) in capsys.readouterr().out
+    assert main(["show", str(kept)]) == 0
+    shown = capsys.readouterr()
+    assert "The pier closes" in shown.out
+    assert f"goes by this id in {space}: cairn show --project {space.project} {kept}" in shown.out + shown.err
+    assert main(["show", "--project", space.project, str(kept)]) == 0
+    assert "The crane needs" in capsys.readouterr().out
+    assert main(["show", str(alone)]) == 0
+    assert "The tide table" in capsys.readouterr().out
+    assert main(["show", "mem_20990101_00000009"]) == 3
+
+
 def test_a_clone_names_no_other_repositorys_memory(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

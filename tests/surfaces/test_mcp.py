@@ -6,11 +6,13 @@ import asyncio
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,11 +23,14 @@ from mcp import Client, MCPError, StdioServerParameters
 import cairn
 from cairn.agents import link, tools
 from cairn.agents.warm import answering
+from cairn.config import load
 from cairn.engines.locks import FileLocks
 from cairn.memory import Memory
+from cairn.projects import space_at
 from cairn.retrieval.answers import tokens_of
 from cairn.surfaces.mcp_quick import Front
 from cairn.surfaces.mcp_server import build_server, in_thread, serve_rest
+from cairn.testing.clock import FixedClock
 from tests.crash.test_full_disk import fill, small_disk
 from tests.waiting import LONG, until
 
@@ -35,7 +40,8 @@ ME = {"sender_id": "me", "role": "user", "timestamp": 1_750_000_000_000}
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Memory]:
-    with cairn.open_blocking(tmp_path / "root", background=False) as opened:
+    """It stands still: how well something fits falls with its age, so that two answers would differ."""
+    with Memory(load(tmp_path / "root"), background=False, clock=FixedClock(datetime.now(UTC))) as opened:
         yield opened
 
 
@@ -151,6 +157,40 @@ def test_every_tool_answers_in_words_and_data(mode: str, memory: Memory, tmp_pat
         assert data["complete"] and not data["dry_run"]
         assert "There is no entry" in await refused(client, "show", id=kept)
         assert "no project memory yet" in await refused(client, "project_query", question="what is next")
+
+    host(memory, tree, use, mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_id_that_two_spaces_have_is_never_taken_for_the_other(
+    mode: str, memory: Memory, tmp_path: Path
+) -> None:
+    """Entries are counted in each space: the repository's first memory of a day has the id of the general one."""
+    tree = repository(tmp_path / "tree")
+    kept = memory.remember("Deploys wait for the migration job.", "gotcha").memory["id"]
+    space = space_at(str(tree))
+    for at in ({}, {"app_id": space.app, "project_id": space.project}):
+        memory.add("s1", [{**ME, "content": "The key of Elm Street 12 lies under the mat."}], **at)
+        memory.flush("s1", **at)
+
+    async def use(client: Client) -> None:
+        _words, data = await told(client, "remember", content="The release train leaves on Thursdays.")
+        assert data["id"] == kept
+        words, data = await told(client, "show", id=kept)
+        assert "release train" in words and "migration job" in words
+        assert len(data["others"]) == 1
+        said = await refused(client, "forget", id=kept, confirm=True)
+        general = next(one for one in re.findall(r"\S+#\w+", said) if "/default_project/" in one)
+        words, _data = await told(client, "forget", id=general)
+        assert "migration job" in words and "release train" not in words
+        words, _data = await told(client, "forget", id=general, confirm=True)
+        words, _data = await told(client, "show", id=kept)
+        assert "release train" in words and "migration job" not in words
+        words, data = await told(client, "forget", words=["Elm Street 12"], confirm=True)
+        assert data["complete"] and data["removed"]
+        assert "Nothing" in (await told(client, "recall", query="where lies the key of Elm Street 12"))[0]
+        words, _data = await told(client, "recall", query="when does the release train leave", token_budget=9)
+        assert "fits into a token_budget of 9" in words
 
     host(memory, tree, use, mode)
 

@@ -1,7 +1,6 @@
 """Governed memories on the command line: verdicts, corrections, forgetting, and bad input by name."""
 
 import json
-import os
 import re
 
 import numpy as np
@@ -11,27 +10,7 @@ from cairn.engines.embedders import HashingEmbedder
 from cairn.surfaces.cli import main
 
 CANARY = "zanzibar-4711"
-
-
-@pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    """Runs a command in this process on a root of its own; returns (code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("CAIRN_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("CAIRN_EMBEDDING__PROVIDER", "hashing")
-    root = tmp_path / "root"
-
-    def run(*words):
-        try:
-            code = main(["--root", str(root), *words])
-        except SystemExit as stop:
-            code = stop.code
-        out = capsys.readouterr()
-        return code, out.out, out.err
-
-    run.root = root
-    return run
+EMBEDDING = "hashing"
 
 
 def told(cli, *words, code=0):

@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 import io
 import json
-import os
 import sqlite3
-import subprocess
 from dataclasses import asdict
 
 import pytest
@@ -19,7 +17,7 @@ from cairn.operations.memories import Single
 from cairn.operations.recalling import prompt
 from cairn.retrieval.answers import shown
 from cairn.surfaces.cli import main
-from tests.surfaces.served import serving_here, serving_tokens
+from tests.surfaces.served import repository, serving_here, serving_tokens
 from tests.surfaces.test_memories_cli import files_with
 from tests.surfaces.test_scenario import ENV
 from tests.waiting import folded
@@ -315,12 +313,7 @@ def test_forgetting_reaches_open_talk_facts_history_and_lancedb(tmp_path):
 def world(tmp_path_factory):
     """A server with tokens and one repository it was told about."""
     base = tmp_path_factory.mktemp("world")
-    repo = base / "repos" / "tides"
-    repo.mkdir(parents=True)
-    (repo / "README.md").write_text("# Tides\n\nReads tide tables.\n")
-    clean = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "PATH": os.environ["PATH"]}
-    subprocess.run(["git", "init", "-q", str(repo)], check=True, env=clean)
-    cairn.open_project(repo).init()
+    repo = repository(base / "repos" / "tides")
     outside = base / "outside"
     outside.mkdir()
     (base / "repos" / "link").symlink_to(outside)

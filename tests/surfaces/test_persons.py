@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 import cairn
 from cairn.agents.warm import Warm
-from cairn.engines import spool
+from cairn.engines import audit, spool
 from cairn.surfaces.cli import main
 from tests import held
 from tests.surfaces.served import serving_here
@@ -197,6 +198,81 @@ def test_the_audit_log_forgets_too(tmp_path):
     lines = [json.loads(line) for line in (root / ".server" / "audit.jsonl").read_bytes().splitlines()]
     assert [line["operation"] for line in lines] == ["add", "search", "forget_person"]
     assert lines[1]["about"]["user_id"] == "[forgotten]"
+
+
+@pytest.mark.parametrize("who", ["al", "anna"])
+def test_a_name_that_others_words_hold_is_forgotten_wholly(tmp_path, who):
+    """ "Anna" stands in "Susanna" and "al" in "also": that these are in the index is no trace of who went."""
+    root = tmp_path / "root"
+    with cairn.open_blocking(root, background=False, embedding__provider="none") as memory:
+        memory.add("bobs", [said("bob", "I also met Susanna at the annals of Hannah.", 0)])
+        memory.flush("bobs")
+        memory.add("own", [said(who, "I sail to Lisbon.", 100)])
+        memory.flush("own")
+        memory.parts.engine.run_due(seconds=30)
+        receipt = memory.forget_person(who)
+        assert receipt.complete, receipt.stays
+    assert holding(root, "Lisbon") == []
+
+
+def test_a_disk_that_fills_up_meanwhile_leaves_a_receipt_that_says_so(tmp_path, monkeypatch):
+    """Where the audit log cannot be written anew she is not forgotten yet, though others name her; the next call ends it."""
+    root = tmp_path / "root"
+    with cairn.open_blocking(root, background=False, embedding__provider="none") as memory:
+        a_life(memory)
+        log = root / ".server" / "audit.jsonl"
+        log.parent.mkdir(exist_ok=True)
+        log.write_text('{"at":"2026-06-01T00:00:00Z","about":{"user_id":"alicia"}}\n')
+        with monkeypatch.context() as full:
+            full.setattr(
+                audit.plain, "put", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "no room"))
+            )
+            receipt = memory.forget_person("alicia", shared=True)
+        assert not receipt.complete
+        assert "no room" in dict(receipt.stays)["audit lines"]
+        assert memory.forget_person("alicia", shared=True).complete
+    assert "alicia" not in log.read_text()
+
+
+def test_a_former_text_that_only_lists_the_person_goes_too(tmp_path):
+    """An episode of others is told anew in two steps; the one between, without the person's lines, still lists them."""
+    with cairn.open_blocking(tmp_path / "root", background=False, embedding__provider="none") as memory:
+        memory.add("both", [said("bob", "The ferry leaves at noon.", 0), said("u3", "I sail.", 1)])
+        memory.flush("both")
+        note = next((tmp_path / "root").rglob("users/bob/episodes/*.md"))
+        told = note.read_text()
+        assert "**sender_ids**: [bob, u3]" in told
+        note.write_text(told.replace("u3: I sail.", ""))
+        memory.sync()
+        memory.log()
+        note.write_text(told)
+        memory.sync()
+        receipt = memory.forget_person("u3", shared=True)
+        assert receipt.complete, receipt.stays
+    assert holding(tmp_path / "root", r"(?<![a-z])u3(?![a-z])") == []
+
+
+@pytest.mark.parametrize("whole", [{"user_id": "alicia"}, {"session_id": "x7"}])
+def test_an_id_too_short_to_be_searched_for_goes_from_what_has_a_field_for_it(tmp_path, whole):
+    """Neither the queue of the strategies nor the audit log names a session that went; one of another app stays there."""
+    root = tmp_path / "root"
+    talk = [said("alicia", "I sail.", 0), said("helper", "I decided to wait for the tide.", 1, "assistant")]
+    with serving_here(root, env={**QUIET, "CAIRN_STRATEGIES__ENABLED": "false"}) as server:
+        for app in ("default", "other"):
+            assert server.post("memory/add", {"session_id": "x7", "messages": talk, "app_id": app})[0] == 200
+    with cairn.open_blocking(root, background=False, embedding__provider="none") as memory:
+        memory.flush("x7")
+        memory.parts.engine.run_due(seconds=30)
+        assert "session_id='x7'" in str(memory.parts.engine.jobs.runs())
+        going = memory.forget_person if "user_id" in whole else memory.forget_session
+        receipt = going(**whole)
+        assert receipt.complete, receipt.stays
+        assert "other apps or projects" in dict(receipt.stays)
+        left = f"{memory.parts.engine.jobs.runs()} {memory.parts.engine.jobs.seen()}"
+        assert "session_id='x7'" not in left
+        assert "default_project/sessions/x7" not in left.replace("other/default_project", "")
+    lines = [json.loads(line) for line in (root / ".server" / "audit.jsonl").read_bytes().splitlines()]
+    assert [line["about"]["session_id"] for line in lines] == ["[forgotten]", "x7"]
 
 
 def hooked(session, words):

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import cairn
 from cairn.aio import AsyncMemory
 from cairn.config import load
 from cairn.surfaces.http import VERSIONS, build_app
 from cairn.web.visitors import is_page
-from tests.surfaces.served import serving
+from tests.surfaces.served import repository, serving
 
 CANARY = "quillheron"
 SKILL = "---\nname: knots\ndescription: How knots are tied.\n---\n\n1. Tie the knot.\n"
@@ -264,12 +261,7 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     base = tmp_path_factory.mktemp("rights")
-    repo = base / "repos" / "tides"
-    repo.mkdir(parents=True)
-    (repo / "README.md").write_text("# Tides\n\nReads tide tables.\n")
-    clean = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "PATH": os.environ["PATH"]}
-    subprocess.run(["git", "init", "-q", str(repo)], check=True, env=clean)
-    cairn.open_project(repo).init()
+    repository(base / "repos" / "tides")
     env = {
         "CAIRN_SERVER__TOKENS": ";".join(f"{secret(who)} {reach}" for who, reach in REACH.items()),
         "CAIRN_SERVER__PROJECT_ROOTS": str(base / "repos"),

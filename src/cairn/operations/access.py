@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cairn.errors import Invalid
 from cairn.operations import rules
 from cairn.operations.answers import Answers
+from cairn.operations.fields import moment_told
 from cairn.operations.table import Room, operation, says
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Access(Room):
         now = self.parts.clock.now().astimezone(UTC)
         return [_told(one, now) for one in self._token_file().read()]
 
-    @operation("POST /tokens", answers.NewToken, rules.admin, writes=True)
+    @operation("POST /tokens", answers.NewToken, rules.admin)
     def add_token(
         self,
         name: TokenName,
@@ -61,7 +61,7 @@ class Access(Room):
         )
         return {**_told(made, self.parts.clock.now().astimezone(UTC)), "secret": secret}
 
-    @operation("DELETE /tokens/{name}", answers.TokenData, rules.admin, writes=True)
+    @operation("DELETE /tokens/{name}", answers.TokenData, rules.admin)
     def revoke_token(self, name: TokenName) -> dict[str, Any]:
         """End a token at once, on running servers, too. It stays in the list, so that the audit log can be read.
 
@@ -91,7 +91,7 @@ class Access(Room):
         Raises:
             Invalid: `since` is no day and no time.
         """
-        start = _moment(since) if since else ""
+        start = moment_told(since, UTC, "since").isoformat(timespec="milliseconds") if since else ""
         found = (
             line
             for line in self._audit_log().read()
@@ -141,16 +141,3 @@ def _told(one: Token, now: datetime) -> dict[str, Any]:
         "expires": one.expires or None,
         "revoked": one.revoked or None,
     }
-
-
-def _moment(text: str) -> str:
-    """A day or a time as the log writes it."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise Invalid(
-            f'since "{text}" is no day and no time: use 2026-06-01 or 2026-06-01T12:00:00+00:00.',
-            field="since",
-        ) from None
-    aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return aware.astimezone(UTC).isoformat(timespec="milliseconds")

@@ -17,7 +17,7 @@ from cairn.errors import Conflict, Invalid, Unavailable
 from cairn.notes.format import list_items
 from cairn.operations import rules
 from cairn.operations.answers import Answers
-from cairn.operations.fields import MAX_TEXT, AnyScope, Explain, InSpace, Owner, space_named
+from cairn.operations.fields import MAX_TEXT, AnyScope, Explain, InSpace, Owner, moment_told, space_named
 from cairn.operations.table import Room, operation, says
 from cairn.operations.talk import LimitedTo, Sees
 from cairn.types import Hit, Scope, Space
@@ -55,13 +55,11 @@ class Browse(Room):
     @operation("GET /overview", answers.OverviewData, rules.anybody)
     def overview(self, *, sees: Sees = None) -> dict[str, Any]:
         """Who has a memory here and how much of each kind: every owner of every space the caller may see."""
-        from cairn.operations.lookup import scopes_in
-
         parts = self.parts
         parts.settle()
         counted = _counted(parts)
         for space in parts.root.spaces():
-            for scope in scopes_in(parts, space):
+            for scope in parts.root.scopes(space):
                 counted.setdefault(scope, {})
         owners = [
             {
@@ -163,7 +161,7 @@ class Browse(Room):
             "freshness": _freshness(parts, left),
         }
 
-    @operation("POST /find", answers.FoundData, rules.seen)
+    @operation("POST /find", answers.FoundData, rules.seen, writes=False)
     def find(
         self,
         query: Annotated[str, says("the question, in plain words", "where does Alice live", low=1)],
@@ -285,7 +283,7 @@ class Browse(Room):
             "freshness": _freshness(parts, left),
         }
 
-    @operation("POST /revise", answers.RevisedData, rules.one_entry(write=True), writes=True)
+    @operation("POST /revise", answers.RevisedData, rules.one_entry(write=True))
     def revise(
         self,
         entry_id: EntryName,
@@ -396,8 +394,6 @@ def _asked(
     Raises:
         Invalid: an owner without a scope, or a scope that needs one.
     """
-    from cairn.operations.lookup import scopes_in
-
     if scope is not None and (owner or scope == "project"):
         return [parts.keeper.scope_of(space, scope, owner)], []
     if owner:
@@ -407,7 +403,7 @@ def _asked(
         )
     counted = {one: sum(kinds.values()) for one, kinds in _counted(parts, space).items()}
     known = [
-        one for one in {**counted, **dict.fromkeys(scopes_in(parts, space), 0)} if scope in (None, one.track)
+        one for one in {**counted, **dict.fromkeys(parts.root.scopes(space), 0)} if scope in (None, one.track)
     ]
     # Documents are asked by operations of their own.
     seen = [one for one in known if one.track != "knowledge" and (sees is None or sees(one))]
@@ -529,18 +525,6 @@ def _end_of(until: str, zone: Any) -> datetime | None:
     except ValueError:
         return moment_told(until, zone, "until")
     return None if day == date.max else moment_told((day + timedelta(days=1)).isoformat(), zone, "until")
-
-
-def moment_told(text: str, zone: Any, field: str) -> datetime:
-    """The moment a person means, in UTC; without an offset it is meant in `zone`."""
-    try:
-        at = datetime.fromisoformat(text)
-        at = at if at.tzinfo else at.replace(tzinfo=zone)
-        return at.astimezone(UTC)
-    except (ValueError, OverflowError, TypeError):
-        raise Invalid(
-            f'{field} "{str(text)[:40]}" is no day or time; write it like 2026-06-01.', field=field
-        ) from None
 
 
 def _days(hours: Mapping[int, int], zone: Any) -> list[dict[str, Any]]:

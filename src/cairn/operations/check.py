@@ -240,6 +240,12 @@ def schema_of(one: Field, shapes: dict[str, type]) -> dict[str, Any]:
     return schema
 
 
+_TAKEN_AS_IT_IS = {
+    "type": "object",
+    "description": "A message as OpenAI, Anthropic, Gemini, LangChain and others have it.",
+}
+
+
 def object_schema(
     fields: Iterable[Field], shapes: dict[str, type], words: str = "", *, closed: bool
 ) -> dict[str, Any]:
@@ -293,7 +299,7 @@ def _one_schema(kind: Any, said: Says, shapes: dict[str, type]) -> dict[str, Any
         return {"type": "integer" if kind is int else "number"} | _bounds(said, "minimum", "maximum")
     if origin in {list, Sequence}:
         items = (
-            _reference(said.schema.shape, shapes)
+            {"anyOf": [_reference(said.schema.shape, shapes), _TAKEN_AS_IT_IS]}
             if said.schema
             else _item_schema(get_args(kind)[0], said, shapes)
         )

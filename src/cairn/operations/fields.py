@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from cairn.errors import Invalid
@@ -85,6 +86,19 @@ class InScope(TypedDict, total=False):
     owner: Owner
     app_id: AppId
     project_id: ProjectId
+
+
+def moment_told(text: str | datetime, zone: Any, field: str) -> datetime:
+    """The moment a person means, in UTC; without an offset it is meant in `zone`."""
+    try:
+        at = text if isinstance(text, datetime) else datetime.fromisoformat(text)
+        at = at if at.tzinfo else at.replace(tzinfo=zone)
+        return at.astimezone(UTC)
+    except (ValueError, OverflowError, TypeError):
+        raise Invalid(
+            f'{field} "{str(text)[:60]}" is no day or time; write it like 2026-06-01 or 2026-06-01T12:00:00+00:00.',
+            field=field,
+        ) from None
 
 
 def space_named(app_id: str = "default", project_id: str = "default") -> Space:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cairn import governed
-from cairn.errors import CairnError, Unavailable
+from cairn.errors import CairnError, NotFound, Unavailable
 from cairn.seams import Locator
+from cairn.seams.storage import StorageBackend, iterate_files
 from cairn.types import Scope
 
 if TYPE_CHECKING:
@@ -132,35 +134,49 @@ def purge_history(parts: Parts, wanted: Wanted) -> int:
 
 
 def every_file(parts: Parts) -> Iterator[tuple[str, bytes | None]]:
-    """All that is kept of this root, on this machine: the root, and an index or scratch space beside it."""
+    """All that is kept of this root: on this machine, an index or scratch space beside it, and what lies elsewhere."""
     from cairn.engines.bytescan import pieces
 
     root = parts.settings.root
     beside = [(".index", parts.settings.index_dir), *((".local", at) for at in parts.local_folders)]
     outside = [(name, at) for name, at in beside if root != at and root not in at.parents]
     begun = f"{governed.unfinished.FOLDER}/"
-    return (one for one in pieces([("", root), *outside]) if not one[0].startswith(begun))
+    shared = _shared_files(parts.storage) if parts.storage.is_shared else ()
+    return (one for one in chain(pieces([("", root), *outside]), shared) if not one[0].startswith(begun))
 
 
-def purge_index(parts: Parts, touched: Sequence[str]) -> int:
-    """Index the cleaned files, then write the databases anew, so that no byte of the old rows remains."""
+def _shared_files(storage: StorageBackend) -> Iterator[tuple[str, bytes | None]]:
+    """The notes, logs and journals of a storage that is not on this machine."""
+    for at in iterate_files(storage, Locator()):
+        try:
+            yield at.key, storage.read(at).encode("utf-8", "surrogatepass")
+        except NotFound:
+            continue
+        except CairnError:
+            yield at.key, None
+
+
+def purge_index(parts: Parts, touched: Sequence[str], names: Sequence[str] = ()) -> int:
+    """Index the cleaned files, then write the databases anew, so that no byte of the old rows remains; other machines
+    are told to do so, and of whose ids, in `names`, nothing is to stay.
+    """
     paths = sorted(set(touched))
     parts.indexer.note_change(
         [(at, "modified" if parts.storage.exists(at) else "deleted") for at in map(Locator, paths)]
     )
     # Up to here and no further: on a busy root something else always waits.
     if not parts.indexer.wait(parts.indexer.scan().lsn, 60.0):
-        raise Unavailable("the cleaned notes are not indexed yet; forget again in a moment", again=True)
+        raise Unavailable("the cleaned notes are not indexed yet; forget again in a moment")
     parts.state.forget([path for path in paths if not parts.storage.exists(Locator(path))])
     parts.folder.stop()
     scrubs = (
         ("rows and vectors", parts.index.scrub),
         ("the tables of LanceDB", lambda: parts.lance.scrub(parts.index)),
         ("the change queue", parts.state.scrub),
-        ("vectors for other machines", parts.storage.scrub),
+        ("vectors for other machines", lambda: parts.storage.scrub(names)),
     )
     left = [name for name, scrub in scrubs if not scrub()]
     if left:
         told = f"{', '.join(left)}: in use just now; forget again to remove the freed bytes"
-        raise Unavailable(told, again=True)
+        raise Unavailable(told)
     return len(paths)

@@ -80,12 +80,7 @@ class Keeping(Room):
     """Operations on all governed memories: sweep, consolidate, missions, core memory, skills."""
 
     @operation(
-        "POST /memories/sweep",
-        answers.SweepData,
-        rules.whole_space(write=True),
-        writes=True,
-        data=_swept,
-        apart=True,
+        "POST /memories/sweep", answers.SweepData, rules.whole_space(write=True), data=_swept, apart=True
     )
     def sweep(self, *, dry_run: DryRun = False, **at: Unpack[InSpace]) -> SweepReport:
         """Decay, demote, promote and archive what is due; consolidate crowded scopes; refresh the pages.
@@ -102,9 +97,7 @@ class Keeping(Room):
             raise Unavailable("Another sweep of this project is under way; wait for it to end.")
         return report
 
-    @operation(
-        "POST /memories/import", answers.ImportData, rules.bring_in, writes=True, judges=("text",), apart=True
-    )
+    @operation("POST /memories/import", answers.ImportData, rules.bring_in, judges=("text",), apart=True)
     def import_from(
         self,
         source: Annotated[
@@ -131,7 +124,7 @@ class Keeping(Room):
         items = governed.migrate.read(source, text if isinstance(text, str) else text_of(text), owner=owner)
         return governed.migrate.bring_in(self.parts.keeper, space_named(**at), source, items, trust=trust)
 
-    @operation("POST /captures", answers.CaptureData, rules.capture, writes=True, judges=("text",))
+    @operation("POST /captures", answers.CaptureData, rules.capture, judges=("text",))
     def capture(
         self,
         source_type: Annotated[
@@ -208,7 +201,6 @@ class Keeping(Room):
         "POST /memories/consolidate",
         answers.ConsolidateData,
         rules.whole_space(write=True, promotes="consolidate"),
-        writes=True,
         data=_consolidated,
         apart=True,
     )
@@ -219,7 +211,7 @@ class Keeping(Room):
             parts.keeper, space, scope=where, writer=parts.writer, dry_run=dry_run
         )
 
-    @operation("POST /missions/{run}/end", answers.MissionEndData, rules.whole_space(write=True), writes=True)
+    @operation("POST /missions/{run}/end", answers.MissionEndData, rules.whole_space(write=True))
     def end_mission(
         self,
         run_id: Annotated[
@@ -244,11 +236,7 @@ class Keeping(Room):
         ).payload()
 
     @operation(
-        "PUT /core",
-        answers.CoreData,
-        rules.core(write=True),
-        writes=True,
-        in_query=("agent", "app_id", "project_id"),
+        "PUT /core", answers.CoreData, rules.core(write=True), in_query=("agent", "app_id", "project_id")
     )
     def set_core(
         self,
@@ -306,7 +294,6 @@ class Keeping(Room):
         "PUT /agents/{agent}",
         answers.IdentityData,
         rules.agent(write=True),
-        writes=True,
         in_query=("app_id", "project_id"),
     )
     def set_agent(
@@ -343,7 +330,6 @@ class Keeping(Room):
         "PUT /agents/{agent}/documents/{document}",
         answers.AgentDocumentData,
         rules.agent(write=True),
-        writes=True,
         in_query=("app_id", "project_id"),
     )
     def set_agent_document(
@@ -382,7 +368,7 @@ class Keeping(Room):
             "consolidations": merged[:limit],
         }
 
-    @operation("POST /daily", answers.DailyData, rules.whole_space(write=True), writes=True)
+    @operation("POST /daily", answers.DailyData, rules.whole_space(write=True))
     def note_day(
         self,
         text: Annotated[str, says("what happened, in a line", "Released 2.0.", low=1, high=2000)],
@@ -411,7 +397,7 @@ class Keeping(Room):
         """The registry of skill files, tombstones included."""
         return [asdict(row) for row in governed.procedures.skill_index(self.parts.keeper, space_named(**at))]
 
-    @operation("POST /skills/scan", answers.ScanData, rules.skill_folders, writes=True, apart=True)
+    @operation("POST /skills/scan", answers.ScanData, rules.skill_folders, apart=True)
     def scan_skills(
         self,
         folders: Annotated[
@@ -435,13 +421,7 @@ class Keeping(Room):
             sources.append(source)
         return governed.procedures.scan_skills(self.parts.keeper, space, found, sources=sources)
 
-    @operation(
-        "POST /memories/{id}/skill",
-        answers.SkillPath,
-        rules.whole_space(write=True),
-        writes=True,
-        in_query=PLACE,
-    )
+    @operation("POST /memories/{id}/skill", answers.SkillPath, rules.whole_space(write=True), in_query=PLACE)
     def export_skill(self, memory_id: MemoryId, **at: Unpack[InScope]) -> str:
         """Write a procedure as `skills/<name>/SKILL.md` in its scope's folder; the path inside the root."""
         return governed.procedures.export_skill(
@@ -449,10 +429,7 @@ class Keeping(Room):
         ).key
 
     @operation(
-        "POST /skills/import",
-        answers.ScanData,
-        rules.whole_space(write=True, promotes="skills/import"),
-        writes=True,
+        "POST /skills/import", answers.ScanData, rules.whole_space(write=True, promotes="skills/import")
     )
     def import_skill(
         self,
@@ -486,7 +463,7 @@ class Keeping(Room):
             raise Invalid("name: is missing.", field="name")
         return governed.procedures.scan_skills(self.parts.keeper, space_named(**at), [file], sources=())
 
-    @operation("POST /refresh", answers.PagesData, rules.whole_space(write=True), writes=True, apart=True)
+    @operation("POST /refresh", answers.PagesData, rules.whole_space(write=True), apart=True)
     def refresh(self, **at: Unpack[InSpace]) -> PagesReport:
         """Rewrite the pages that agents read (MEMORY.md and its topics), and reconcile core memory."""
         space = space_named(**at)

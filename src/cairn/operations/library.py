@@ -220,9 +220,7 @@ class Library:
         new_title, new_category = title or document.title, category or document.category
         target = self.folder.child(new_category, f"{safe_name(new_title)}_{doc_id}.md")
         text = self._parts.storage.read(locator)
-        at = frontmatter.find_head(text)
-        head = frontmatter.with_values(text[at.start : at.end], {**news, "updated_at": now})
-        new = text[: at.start] + head + text[at.end :]
+        new = frontmatter.in_head(text, {**news, "updated_at": now})
         lsn = self._parts.notebook.rewrite(target, lambda _old: new)
         if target != locator:
             self._parts.notebook.drop(locator)

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from cairn.errors import CairnError, Conflict, Invalid, InvalidLocatorError, NotFound
 from cairn.notes.format import list_items, parse_note, render_entry
-from cairn.notes.kinds import KINDS, SCOPE_DIRS, Place, place_of, space_of
+from cairn.notes.kinds import KINDS, Place, place_of, space_of
 from cairn.parts import Parts
 from cairn.seams import Locator, content_hash
-from cairn.seams.storage import children
 from cairn.talk.sessions import SessionState, message_id, session_locator
 from cairn.types import Entry, Message, Scope, Space
 
@@ -102,24 +101,12 @@ def _by_id(parts: Parts, space: Space, owner: str, entry_id: str) -> dict[str, A
             if (found := _find(parts, scope, entry_id)) is not None:
                 return _told(parts, scope, *found)
         return None
-    holders = [(scope, at) for scope in scopes_in(parts, space) if (at := _find(parts, scope, entry_id))]
+    holders = [(scope, at) for scope in parts.root.scopes(space) if (at := _find(parts, scope, entry_id))]
     ours = [one for one in holders if not one[0].owner] or holders
     if len(ours) > 1:
         names = ", ".join(scope.public_id(entry_id) for scope, _ in ours[:5])
         raise Invalid(f"{entry_id} is not one entry: name its owner, as in {names}.", field="id")
     return _told(parts, ours[0][0], *ours[0][1]) if ours else None
-
-
-def scopes_in(parts: Parts, space: Space) -> Iterator[Scope]:
-    """The project itself, and every owner who has a folder in the space."""
-    yield Scope(space, "project", "")
-    for track, folder in SCOPE_DIRS.items():
-        if track != "project":
-            for home in children(parts.storage, parts.root.space(space).child(folder)):
-                try:
-                    yield Scope(space, track, home.name)
-                except Invalid:
-                    continue
 
 
 def _find(parts: Parts, scope: Scope, entry_id: str) -> tuple[Locator, Entry] | None:
@@ -133,19 +120,27 @@ def _told(parts: Parts, scope: Scope, locator: Locator, entry: Entry) -> dict[st
     place = place_of(locator)
     note = parts.notebook.read(locator)
     source = source_of(note.text, note.by_id.get(entry.id, entry))
-    return {
-        "id": scope.public_id(entry.id),
-        "kind": place.kind.name if place else "",
-        "scope": scope.track,
-        "owner": scope.owner,
-        "path": locator.key,
-        "line": entry.line,
-        "source": source,
-        "version": version_of(source),
-        "inline": dict(entry.inline),
-        "sections": dict(entry.sections),
-        "messages": [_said(message, parts) for message in messages_of(parts, scope, entry)],
-    }
+    said = [_said(message, parts) for message in messages_of(parts, scope, entry)]
+    kind, name = place.kind.name if place else "", scope.public_id(entry.id)
+    return _shown(kind, name, locator.key, entry.inline, entry.sections, said, scope, entry.line, source)
+
+
+def _shown(
+    kind: str,
+    name: str,
+    path: str,
+    inline: Mapping[str, Any],
+    sections: Mapping[str, str],
+    said: Sequence[Mapping[str, Any]] = (),
+    scope: Scope | None = None,
+    line: int = 0,
+    source: str | None = None,
+) -> dict[str, Any]:
+    """What `show` answers; what belongs to nobody is the project's, and without a `source` it cannot be edited."""
+    owner = {"scope": scope.track, "owner": scope.owner} if scope else {"scope": "project", "owner": ""}
+    edited = {"source": source, "version": version_of(source)} if source is not None else {}
+    told = {"inline": dict(inline), "sections": dict(sections), "messages": list(said)}
+    return {"id": name, "kind": kind, **owner, "path": path, "line": line, **edited, **told}
 
 
 def _document(parts: Parts, space: Space, wanted: str) -> dict[str, Any] | None:
@@ -176,52 +171,24 @@ def _topic(parts: Parts, space: Space, doc_id: str, number: int) -> dict[str, An
     document, about = Library(parts, space).document(doc_id)
     told = topic_data(document, number, about)
     kept = ("title", "category_id", "source_name", "original_file_path", "sha256")
-    return {
-        "id": told["topic_id"],
-        "kind": "knowledge",
-        "scope": "project",
-        "owner": "",
-        "path": about["md_path"],
-        "line": told["line"],
-        "inline": {"heading": told["topic_path"], **{name: about[name] for name in kept if about[name]}},
-        "sections": {"Content": told["content"]},
-        "messages": [],
-    }
+    inline = {"heading": told["topic_path"], **{name: about[name] for name in kept if about[name]}}
+    sections = {"Content": told["content"]}
+    return _shown("knowledge", told["topic_id"], about["md_path"], inline, sections, line=told["line"])
 
 
 def _page(parts: Parts, locator: Locator) -> dict[str, Any] | None:
     """A Markdown file of the space that is no note: a page for agents, an export, a file somebody put there."""
     if not locator.name.endswith(".md") or not parts.storage.exists(locator):
         return None
-    return {
-        "id": locator.key,
-        "kind": "page",
-        "scope": "project",
-        "owner": "",
-        "path": locator.key,
-        "line": 0,
-        "inline": {},
-        "sections": {"Content": parts.storage.read(locator).strip()},
-        "messages": [],
-    }
+    return _shown("page", locator.key, locator.key, {}, {"Content": parts.storage.read(locator).strip()})
 
 
 def _told_document(parts: Parts, place: Place) -> dict[str, Any]:
     note = parts.notebook.read(place.locator)
     head = {str(key): value for key, value in note.frontmatter.items()}
-    return {
-        "id": place.scope.public_id(place.name or place.kind.name),
-        "kind": place.kind.name,
-        "scope": place.scope.track,
-        "owner": place.scope.owner,
-        "path": place.locator.key,
-        "line": 0,
-        "source": note.body.strip(),
-        "version": version_of(note.body.strip()),
-        "inline": json.loads(json.dumps(head, default=str)),
-        "sections": {"Content": note.body.strip()},
-        "messages": [],
-    }
+    inline, body = json.loads(json.dumps(head, default=str)), note.body.strip()
+    kind, name = place.kind.name, place.scope.public_id(place.name or place.kind.name)
+    return _shown(kind, name, place.locator.key, inline, {"Content": body}, scope=place.scope, source=body)
 
 
 # ---------------------------------------------------------------- what was said
@@ -274,17 +241,8 @@ def _session(parts: Parts, space: Space, session_id: str) -> SessionState:
 def _told_talk(
     parts: Parts, state: SessionState, wanted: str, kind: str, said: Sequence[Message]
 ) -> dict[str, Any]:
-    return {
-        "id": wanted,
-        "kind": kind,
-        "scope": "project",
-        "owner": "",
-        "path": session_locator(state.space, state.session_id).key,
-        "line": 0,
-        "inline": {"session_id": state.session_id},
-        "sections": {},
-        "messages": [_said(message, parts) for message in said],
-    }
+    path, inline = session_locator(state.space, state.session_id).key, {"session_id": state.session_id}
+    return _shown(kind, wanted, path, inline, {}, [_said(message, parts) for message in said])
 
 
 def _said(message: Message, parts: Parts) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def _corrects(name: str, also: rules.AlsoRule | None = None, **row: Any) -> Call
         "in_query": PLACE,
         "answers": answers.MemoryRow,
     } | row
-    return operation(writes=True, allow=may, **shown)
+    return operation(allow=may, **shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,6 @@ class Remember(Room):
         "POST /memories",
         answers.VerdictData,
         rules.remember,
-        writes=True,
         judges=("content", "trigger", "procedure"),
         data=_verdict,
         tool=True,
@@ -240,7 +239,14 @@ class Single(Room):
         """One memory as a row."""
         return self.parts.keeper.row(memory_named(self.parts, memory_id, at))
 
-    @operation("POST /memories/search", answers.MemorySearchData, rules.one_scope, data=_found, tool=True)
+    @operation(
+        "POST /memories/search",
+        answers.MemorySearchData,
+        rules.one_scope,
+        data=_found,
+        tool=True,
+        writes=False,
+    )
     def search(
         self,
         query: Annotated[str, says("the question, in plain words", "what waits for migrations", low=1)],
@@ -279,7 +285,7 @@ class Single(Room):
             consistency=consistency,
         )
         if consistency != "strong":
-            parts.settle(embed=method != "keyword")
+            parts.settle(request.scope, embed=method != "keyword")
         found = parts.searcher.search(request)
         return replace(
             found, episodes=(), agent_cases=(), agent_skills=(), unprocessed_messages=(), unflushed=()
@@ -412,7 +418,6 @@ class Single(Room):
         ("POST /memories/forget", "DELETE /memories/{id}"),
         answers.ReceiptData,
         rules.forget,
-        writes=True,
         judges=("words", "also", "memory_id"),
         tool=True,
         apart=True,

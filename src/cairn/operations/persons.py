@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from cairn import governed
+from cairn.notes.format import list_items, parse_note
 from cairn.operations import rules
 from cairn.operations.answers import Answers
 from cairn.operations.fields import MAX_ID, AppId, DryRun, InSpace, ProjectId, SessionId, space_named
@@ -46,7 +47,6 @@ class Persons(Room):
         "POST /person/forget",
         answers.FarewellData,
         rules.whole_space(write=True),
-        writes=True,
         forgets=("user_id",),
         apart=True,
     )
@@ -112,7 +112,6 @@ class Persons(Room):
         "POST /session/forget",
         answers.FarewellData,
         rules.whole_space(write=True),
-        writes=True,
         forgets=("session_id",),
         apart=True,
     )
@@ -144,9 +143,11 @@ def _hooks(parts: Parts) -> Purgers:
         "folders": lambda going: _prune(parts, going),
         "history": lambda going: _from_history(parts, going),
         "unfinished cells": lambda going: parts.capture.forget(going.space, going.sessions),
-        "queued strategies": lambda going: parts.engine.forget(going.names),
+        "queued strategies": lambda going: parts.engine.forget(going.is_recorded),
         "audit lines": lambda going: _from_audit(parts, going),
-        "index": lambda going: purge_index(parts, going.paths),
+        "index": lambda going: purge_index(
+            parts, going.paths, [*filter(None, [going.owner]), *going.sessions]
+        ),
     }
 
 
@@ -197,12 +198,16 @@ def _from_history(parts: Parts, going: Going) -> int:
         )
     home = parts.root.space(going.space).key
     touched += history.forget_folder(f"{home}/{going.folder}", f"{home}/users/{going.alias}/")
-    # Former texts of others' entries that named them as a speaker are told anew with the entries.
+    # Former texts of others' entries that have them as a speaker are told anew with the entries.
     return touched + history.purge(clean=lambda _path, text: None if _tells_them(text, going) else text)
 
 
 def _tells_them(text: str, going: Going) -> bool:
-    return f"{going.owner}: " in text and going.names(text)
+    """Whether a former text has them as a speaker: in a line of theirs, or named beside the others after their lines went."""
+    if not going.names(text):
+        return False
+    speakers = (entry.inline.get("sender_ids", "") for entry in parse_note(text).entries)
+    return f"{going.owner}: " in text or any(going.owner in list_items(one) for one in speakers)
 
 
 def _from_audit(parts: Parts, going: Going) -> int:
@@ -212,9 +217,15 @@ def _from_audit(parts: Parts, going: Going) -> int:
         about = line.get("about")
         if not isinstance(about, dict):
             return line
+        space = (about.get("app_id", "default"), about.get("project_id", "default"))
+        sessions = going.sessions if space == (going.space.app, going.space.project) else ()
+
+        def is_of(name: str, value: Any) -> bool:
+            return going.names(str(value)) or (name == "session_id" and value in sessions)
+
         return {
             **line,
-            "about": {name: _GONE if going.names(str(value)) else value for name, value in about.items()},
+            "about": {name: _GONE if is_of(name, value) else value for name, value in about.items()},
         }
 
     return AuditLog(parts.settings.server_dir, parts.settings.server.audit_bytes).rewrite(change)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cairn.errors import Invalid, Unavailable
+from cairn.errors import Unavailable
 from cairn.index.corpus import knowledge_scope
 from cairn.operations import rules
 from cairn.operations.answers import Answers
@@ -26,6 +26,7 @@ from cairn.operations.fields import (
     TokenBudget,
     TopK,
     UserId,
+    moment_told,
 )
 from cairn.operations.table import Granted, Room, operation, says
 from cairn.operations.talk import LimitedTo
@@ -110,7 +111,9 @@ def _page(result: GetResult, _room: Room, _asked: Mapping[str, Any]) -> dict[str
 class Recall(Room):
     """What a memory is asked."""
 
-    @operation("POST /memory/search", answers.SearchData, rules.owner, data=search_data, tool=True)
+    @operation(
+        "POST /memory/search", answers.SearchData, rules.owner, data=search_data, tool=True, writes=False
+    )
     def search(
         self,
         query: Annotated[str, says("the question, in plain words", "where does Alice live", low=1)],
@@ -162,14 +165,11 @@ class Recall(Room):
             Invalid: the query, the owner, a filter or a number is wrong; the message names it.
             Unavailable: the wait for `consistency` or `min_lsn` took too long.
         """
-        from cairn.retrieval.answers import SearchRequest
+        from cairn.retrieval.answers import SearchRequest, owner_scope
 
         request = SearchRequest(
-            query=query,
-            user_id=user_id,
-            agent_id=agent_id,
-            app_id=app_id,
-            project_id=project_id,
+            query,
+            owner_scope(user_id, agent_id, app_id, project_id),
             method=method,
             top_k=top_k,
             radius=radius,
@@ -183,12 +183,12 @@ class Recall(Room):
             for_injection=for_injection,
             consistency=consistency,
             min_lsn=min_lsn,
-            as_of=_moment(as_of),
+            as_of=moment_told(as_of, UTC, "as_of") if as_of is not None else None,
             limited_to=limited_to,
             kinds=tuple(kinds),
         )
         if consistency != "strong":
-            self.parts.settle(embed=method != "keyword")
+            self.parts.settle(request.scope, embed=method != "keyword")
         with self.parts.traffic:
             found = self.parts.searcher.search(request)
             if include_knowledge and sees_shared and not filters and as_of is None:
@@ -211,14 +211,14 @@ class Recall(Room):
         from cairn.retrieval.answers import within_budget
 
         asked = replace(
-            request, scope=scope, user_id=None, agent_id=None, include_profile=False, evidence=0, kinds=(), min_lsn=None,
+            request, scope=scope, include_profile=False, evidence=0, kinds=(), min_lsn=None,
             enable_llm_rerank=False, method="hybrid" if found.method == "agentic" else found.method,
         )  # fmt: skip
         known = at_home(self.parts, self.parts.searcher.search(asked))
         whole = replace(found, knowledge=known.knowledge)
         return within_budget(whole, request.token_budget) if request.token_budget is not None else whole
 
-    @operation("POST /recall", answers.RecalledData, rules.recall, data=_recalled, tool=True)
+    @operation("POST /recall", answers.RecalledData, rules.recall, data=_recalled, tool=True, writes=False)
     def recall(
         self,
         query: Annotated[
@@ -276,7 +276,7 @@ class Recall(Room):
             projects=projects,
         )
 
-    @operation("POST /brief", answers.RecalledData, rules.recall, data=_recalled, tool=True)
+    @operation("POST /brief", answers.RecalledData, rules.recall, data=_recalled, tool=True, writes=False)
     def brief(
         self,
         *,
@@ -306,7 +306,7 @@ class Recall(Room):
             projects=projects,
         )
 
-    @operation("POST /memory/get", answers.GetData, rules.owner, data=_page, tool=True)
+    @operation("POST /memory/get", answers.GetData, rules.owner, data=_page, tool=True, writes=False)
     def get(
         self,
         memory_type: Annotated[MemoryType, says("which kind", "episode")],
@@ -326,22 +326,9 @@ class Recall(Room):
     ) -> GetResult:
         """List an owner's memories of one type, page by page, newest first unless asked otherwise."""
         from cairn.retrieval.answers import owner_scope
-        from cairn.retrieval.listing import GetRequest
 
-        request = GetRequest(
-            memory_type=memory_type,
-            user_id=user_id,
-            agent_id=agent_id,
-            app_id=app_id,
-            project_id=project_id,
-            page=page,
-            page_size=page_size,
-            sort_by=sort_by,
-            sort_order=sort_order,
-            filters=filters,
-        )
+        scope = owner_scope(user_id, agent_id, app_id, project_id)
         if consistency == "strong":
-            scope = owner_scope(user_id, agent_id, app_id, project_id)
             if not self.parts.catch_up(_STRONG_SECONDS, scope=scope) and (
                 self.parts.freshness(scope).state != "rebuilding"
             ):
@@ -350,8 +337,16 @@ class Recall(Room):
                     "without strong consistency."
                 )
         else:
-            self.parts.settle()
-        return self.parts.listing.get(request)
+            self.parts.settle(scope)
+        return self.parts.listing.get(
+            scope,
+            memory_type,
+            page=page,
+            page_size=page_size,
+            sort_by=sort_by,
+            sort_order=sort_order,
+            filters=filters,
+        )
 
     @operation("GET /show", answers.ShownData, rules.one_entry(write=False), tool=True)
     def show(
@@ -378,16 +373,3 @@ class Recall(Room):
         from cairn.operations import lookup
 
         return lookup.show(self.parts, Space(app_id, project_id), entry_id)
-
-
-def _moment(text: str | datetime | None) -> datetime | None:
-    """The time a caller means, in UTC; without an offset it is meant in UTC."""
-    if text is None:
-        return None
-    try:
-        moment = text if isinstance(text, datetime) else datetime.fromisoformat(text)
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except (ValueError, TypeError, OverflowError):
-        raise Invalid(
-            f'as_of "{str(text)[:60]}" is not a time; write it like 2026-06-01T12:00:00+00:00.', field="as_of"
-        ) from None

@@ -15,9 +15,10 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError
@@ -25,13 +26,13 @@ from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
 from cairn.index.corpus import KNOWLEDGE, knowledge_scope
 from cairn.language import asking, dates, sentences
+from cairn.notes.format import list_items
 from cairn.operations.library import at_home
 from cairn.retrieval.answers import (
     SearchRequest,
     SearchResult,
     as_said,
     as_told,
-    checked,
     shortened,
     tokens_of,
 )
@@ -49,14 +50,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cairn")
 
-_EVIDENCE = 4
+_EVIDENCE = 8
 _PER_SOURCE = 4
 _OF_EVERYTHING = 10
 _ABOUT_AS_WELL = 0.1
+_MOST_CHANGES = 20  # of one matter, one after the other
 _DUE_DAYS = 14
 _SMALLEST_PIECE = 24  # tokens; less of a text than that says nothing
 _TURN = re.compile(r"\n(?=\[…\]\n)|\n\n")
-_HEADLINE = re.compile(r"On \w+, .+:")
 # As days are put behind the words that meant them: "(7 May 2023)", "[yesterday: 7 May 2023]".
 _DATE = re.compile(r" \((?:[^()]*\b)?\d{4}\)| \[[^][]+: [^][]*\b\d{4}\]")
 _ENDS = ".…!。！"
@@ -98,15 +99,16 @@ def recall(
     parts: Parts,
     query: str,
     *,
-    user_id: str | None,
-    agent_id: str | None,
-    mission_id: str | None,
-    folder: str | None,
-    app_id: str,
-    project_id: str | None,
     token_budget: int,
     method: str,
-    min_score: float | None,
+    user_id: str | None = None,
+    agent_id: str | None = None,
+    mission_id: str | None = None,
+    folder: str | None = None,
+    app_id: str = "default",
+    project_id: str | None = None,
+    more: Iterable[Space] = (),
+    min_score: float | None = None,
     filters: Mapping[str, Any] | None = None,
     open_talk: bool = True,
     shared: bool = True,
@@ -114,7 +116,8 @@ def recall(
 ) -> Recalled:
     """Ask every source that fits the caller, through one gate, and choose the best.
 
-    Without `shared` nothing that is the project's own is asked; `projects` are those the caller may see.
+    Without `shared` nothing that is the project's own is asked; `projects` are those the caller may see. Of what lies in
+    `more` everything is asked in any case.
     """
     person = user_id or parts.settings.memory.person
     project = _project_at(folder)
@@ -125,7 +128,8 @@ def recall(
     freshness: Freshness | None = None
     unheard = () if open_talk else tuple(one for one in (person, agent_id) if one)
     read = asking.read(query)
-    asked = SearchRequest(
+    asked = partial(
+        SearchRequest,
         query,
         for_injection=True,
         top_k=_OF_EVERYTHING if read.whole is not None else _PER_SOURCE,
@@ -134,11 +138,11 @@ def recall(
         filters=filters,
         unheard=unheard,
     )
-    parts.settle(embed=True)
-    spaces = _spaces(app_id, project_id, project, projects)
+    spaces = list(dict.fromkeys([*_spaces(app_id, project_id, project, projects), *more]))
     requests = list(_requests(asked, spaces, person, agent_id, mission_id, shared=shared))
+    scopes = [one.scope for one in requests]
+    parts.settle(*scopes, embed=method != "keyword")
     with parts.traffic:
-        scopes = [checked(one, parts.settings)[0] for one in requests]
         common = parts.searcher.together(query, scopes)
         for request, scope in zip(requests, scopes, strict=True):
             if (
@@ -153,6 +157,8 @@ def recall(
             if result.whole:
                 (labels if result.episodes else nothing).append(result.whole)
             found += _items(result, parts.settings.zone, wants_former=read.wants_former)
+            if not (read.wants_former or filters):
+                found += _what_is_so_now(parts, scope, result)
     if project is not None and not filters:
         least = parts.settings.search.injection_min_score
         for item in _from_project(project, query, notes):
@@ -214,7 +220,7 @@ def _spaces(
 
 
 def _requests(
-    asked: SearchRequest,
+    asked: Callable[..., SearchRequest],
     spaces: Iterable[Space],
     person: str,
     agent: str | None,
@@ -223,15 +229,14 @@ def _requests(
     shared: bool,
 ) -> Iterator[SearchRequest]:
     for space in spaces:
-        here = replace(asked, app_id=space.app, project_id=space.project)
-        yield replace(here, user_id=person, evidence=_EVIDENCE)
+        yield asked(scope=Scope(space, "user", person), evidence=_EVIDENCE)
         if shared:
-            yield replace(here, scope=Scope(space, "project", ""))
-            yield replace(here, scope=knowledge_scope(space))
+            yield asked(scope=Scope(space, "project", ""))
+            yield asked(scope=knowledge_scope(space))
         if agent is not None:
-            yield replace(here, agent_id=agent)
+            yield asked(scope=Scope(space, "agent", agent))
         if mission is not None:
-            yield replace(here, scope=Scope(space, "mission", mission))
+            yield asked(scope=Scope(space, "mission", mission))
 
 
 def _items(result: SearchResult, zone: tzinfo, *, wants_former: bool) -> Iterator[RecalledItem]:
@@ -259,6 +264,36 @@ def _items(result: SearchResult, zone: tzinfo, *, wants_former: bool) -> Iterato
         source = "said just now in" if said.unflushed else "said in"
         text = f"{said.sender_name or said.sender_id}: {_said(said, zone)}"
         yield RecalledItem(text, "message", said.score, source, said.session_id, said.timestamp, space)
+
+
+def _what_is_so_now(parts: Parts, scope: Scope, result: SearchResult) -> Iterator[RecalledItem]:
+    """The facts that ended facts of an answer, where it does not tell them itself: whoever hears that they live in
+    Lisbon no longer is to hear where they do.
+    """
+    facts = [fact for hit in result.episodes for fact in hit.facts] if not result.whole else []
+    told = {fact.entry_id for fact in facts}
+    said = {one.message_id for one in result.evidence or ()}
+    heard = [(one.earlier, one.score) for one in result.evidence or () if one.earlier is not None]
+    for fact, score in [*((one, one.score) for one in facts), *heard]:
+        by, newest = str(fact.fields.get("superseded_by") or ""), None
+        for _ in range(_MOST_CHANGES):
+            rows = parts.index.find(scope, [by], fact.kind) if by and by not in told else []
+            if not rows:
+                break
+            newest = rows[0]
+            by = str(newest.fields.get("superseded_by") or "")
+        if (
+            newest is None
+            or by in told
+            or said.intersection(list_items(str(newest.fields.get("message_ids"))))
+        ):
+            continue
+        told.add(newest.entry_id)
+        episode = scope.public_id(str(newest.fields.get("parent_id") or newest.entry_id))
+        at = datetime.fromtimestamp(newest.timestamp_ms / 1000, UTC)
+        yield RecalledItem(
+            newest.text, "episode", score + 1e-6, "episode", episode, at, scope.space, (newest.text,)
+        )
 
 
 def _behind_newer(said: Sequence[Evidence]) -> dict[str, float]:
@@ -319,10 +354,12 @@ def _pieces(hit: Hit) -> tuple[str, ...]:
     if hit.kind == "episode" and hit.facts:
         return tuple(map(as_told, hit.facts))
     text = str(hit.fields.get("Content") or hit.fields.get("Summary") or hit.text)
+    if hit.kind == "memory":
+        return (as_told(hit, text),)
     if hit.kind != "episode":
         return (text,)
     first, *turns = _TURN.split(text)
-    return tuple(turns) if turns and _HEADLINE.fullmatch(first) else (first, *turns)
+    return tuple(turns) if turns and narrative.is_headline(first) else (first, *turns)
 
 
 def _said(said: Evidence, zone: tzinfo) -> str:

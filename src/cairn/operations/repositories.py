@@ -33,7 +33,9 @@ SourceId = Annotated[str, says("the id of the source", "claude-local-1", low=1, 
 
 
 def _served(http: str, shape: Answer, told: Callable[..., dict[str, Any]] | None = None) -> Callable[[F], F]:
-    """A row at `/project/...`, whose answer says itself in JSON unless `told` does; all but GET and a question write."""
+    """A row at `/project/...`, whose answer says itself in JSON unless `told` does; all but GET and a question write, and
+    what they write is cleaned of credentials where it is recorded.
+    """
     path = http.partition(" /")[2].removesuffix("/{id}")
     write = "" if http.startswith("GET ") or path == "project/query" else path
 
@@ -45,7 +47,7 @@ def _served(http: str, shape: Answer, told: Callable[..., dict[str, Any]] | None
             return {only.name: [one.to_json() for one in answer]}
         return answer if isinstance(answer, dict) else dict(answer.to_json())
 
-    return operation(http=http, answers=shape, data=data, allow=rules.repository(write=write))
+    return operation(http, shape, rules.repository(write=write), data=data, writes=False)
 
 
 def _findings(found: list[RecordFinding], _asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def _warnings(parts: Parts, told: dict[str, Any]) -> Iterator[str]:
     if trouble := AuditLog(parts.settings.server_dir, parts.settings.server.audit_bytes).blocked():
         yield trouble
     if trouble := parts.storage.trouble():
-        yield f"{trouble}. Searches go on; start it again."
+        yield f"{trouble}. Searches go on; start it again." if parts.storage.is_shared else f"{trouble}."
     if parts.daemon is not None:
         yield from parts.daemon.health()["reasons"]
     if told["index"]["failed"]:
@@ -180,7 +180,7 @@ def _warnings(parts: Parts, told: dict[str, Any]) -> Iterator[str]:
     for waiting in parts.capture.waiting[:20]:
         yield f"{str(waiting).rstrip('.')}. It is tried again by itself."
     if parts.engine.trouble:
-        yield f"{parts.engine.trouble}. Correct ome.toml."
+        yield parts.engine.trouble
     yield from parts.engine.unknown.values()
     if told["strategies"]["gave_up"]:
         yield f"strategies gave up on {told['strategies']['gave_up']} runs: `cairn doctor` names them."

@@ -3,7 +3,7 @@
 A method of a room with `@operation` is a row. Its parameters are the request, one line each: type, limits, words,
 example and default. The rest of the row stands in the decorator:
 
-    @operation("POST /memory/flush", answers.FlushData, rules.session, writes=True)
+    @operation("POST /memory/flush", answers.FlushData, rules.session, writes=False)
     def flush(self, session_id: SessionId, app_id: AppId = "default", ...) -> FlushOutcome:
         ...  # the docstring is its help, on every surface
 
@@ -367,18 +367,21 @@ def operation(
     answers: Answer | None = None,
     allow: Callable[[Asked], None] | None = None,
     *,
-    writes: bool = False,
+    writes: bool | None = None,
     judges: tuple[str, ...] = (),
     **row: Any,
 ) -> Callable[[F], F]:
     """Declare the method below as an operation: where it is served, what it answers, who may call it.
 
-    See `Operation` for what else can be said of it. What may write takes its fields through the door (`door`), where credentials stay outside; `judges` are those
-    it looks at itself.
+    What is served by another method than GET may write, unless it says otherwise. See `Operation` for what else can be
+    said of it. What may write takes its fields through the door (`door`), where credentials stay outside; `judges` are
+    those it looks at itself.
     """
+    routes = (http,) if isinstance(http, str) else http
+    if writes is None:
+        writes = any(not one.startswith("GET ") for one in routes)
 
     def declare(call: F) -> F:
-        routes = (http,) if isinstance(http, str) else http
         within = door(call, frozenset(judges)) if writes else call
         made = fields_checked(within)
         made.operation = Operation(call.__name__, made, within, writes, routes, answers, allow, **row)  # type: ignore[attr-defined]

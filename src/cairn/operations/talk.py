@@ -87,14 +87,12 @@ def _without_times(messages: Sequence[Message]) -> str:
 class Talk(Room):
     """What is said to a memory."""
 
-    @operation(
-        "POST /memory/add", answers.AddData, rules.senders, writes=True, data=_added, late="queued", tool=True
-    )
+    @operation("POST /memory/add", answers.AddData, rules.senders, data=_added, late="queued", tool=True)
     def add(
         self,
         session_id: SessionId,
         messages: Annotated[
-            Sequence[Message | Mapping[str, Any]],
+            Sequence[Any],
             says(
                 "what was said, in order",
                 [
@@ -152,9 +150,11 @@ class Talk(Room):
     ) -> AddOutcome:
         """Keep messages, all or none, durably before this returns.
 
-        Messages of OpenAI, Anthropic and LangChain are taken as they are. Without a sender, a user's is `user_id` and an
-        assistant's is "assistant"; without a time it is now. `tags` and `metadata` of messages are kept, carried on to the
-        episodes made of them (all of theirs together), and can be filtered on in `search`, `get` and `recall`. Instructions (system, developer) are left out: see `skipped`.
+        Messages of OpenAI, Anthropic, Gemini, LangChain and others are taken as they are, also as objects of their SDKs. Without a
+        sender, a user's is `user_id` and an assistant's is "assistant"; without a time it is now. A time is milliseconds since
+        1970, a datetime with its zone, or ISO 8601 with its zone. `tags` and `metadata` of messages are kept, carried on to the
+        episodes made of them (all of theirs together), and can be filtered on in `search`, `get` and `recall`.
+        Instructions (system, developer), reasoning and what cannot be kept are left out: `skipped` says what and why.
 
         `status` is "accumulated", or "extracted" if a boundary closed a cell and its episode is on disk. A caller
         `limited_to` some owners speaks only in their sessions, and those it begins are closed to other users.
@@ -235,7 +235,7 @@ class Talk(Room):
                         return one
         raise NotFound(f'There is no task "{task_id[:80]}": `cairn tasks` lists them.', id=task_id)
 
-    @operation("POST /memory/flush", answers.FlushData, rules.session, writes=True, data=_flushed, tool=True)
+    @operation("POST /memory/flush", answers.FlushData, rules.session, data=_flushed, tool=True)
     def flush(
         self,
         session_id: SessionId,
@@ -278,13 +278,7 @@ class Talk(Room):
         log = self.parts.sessions.load(session_locator(Space(app_id, project_id), session_id))
         return list(dict.fromkeys(message.sender_id for message in log.messages))
 
-    @operation(
-        "POST /memory/reextract",
-        answers.RewrittenData,
-        rules.whole_space(write=True),
-        writes=True,
-        apart=True,
-    )
+    @operation("POST /memory/reextract", answers.RewrittenData, rules.whole_space(write=True), apart=True)
     def reextract(
         self,
         *,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
@@ -47,7 +48,7 @@ def _undone(done: Undone, _room: Room, asked: Mapping[str, Any]) -> dict[str, An
 class Time(Room):
     """The history of a root's entries."""
 
-    @operation("POST /history/fold", answers.FoldData, rules.whole_space(write=True), writes=True, apart=True)
+    @operation("POST /history/fold", answers.FoldData, rules.whole_space(write=True), apart=True)
     def fold_history(
         self,
         days: Annotated[int, says("keep every old text of this many days", 365, low=0, high=36_500)] = 365,
@@ -93,25 +94,25 @@ class Time(Room):
         told = []
         for change in found:
             before, after = texts.get(change.before or ""), texts.get(change.after or "")
-            one = {**change.to_json(), "action": change.action, "words": words_of(before, after)}
+            one = {**asdict(change), "action": change.action, "words": words_of(before, after)}
             if diffs:
                 one["diff"] = difference(before or "", after or "")
             told.append(one)
         return told
 
-    @operation("POST /checkpoints", answers.CheckpointData, rules.whole_space(write=True), writes=True)
+    @operation("POST /checkpoints", answers.CheckpointData, rules.whole_space(write=True))
     def checkpoint(
         self,
         label: Annotated[str, says("what it is called", "before the move", high=500)] = "",
         **at: Unpack[InSpace],
     ) -> dict[str, Any]:
         """Make a checkpoint of this moment, to compare with or restore later."""
-        return self._recorded(space_named(**at)).checkpoint(label).to_json()
+        return asdict(self._recorded(space_named(**at)).checkpoint(label))
 
     @operation("GET /checkpoints", answers.CheckpointsData, rules.whole_space(write=False))
     def checkpoints(self, **at: Unpack[InSpace]) -> list[dict[str, Any]]:
         """Every checkpoint."""
-        return [made.to_json() for made in self._recorded(space_named(**at)).checkpoints()]
+        return [asdict(made) for made in self._recorded(space_named(**at)).checkpoints()]
 
     @operation("GET /diff", answers.DiffData, rules.whole_space(write=False), apart=True)
     def diff(
@@ -130,14 +131,7 @@ class Time(Room):
         later = None if until is None else _checked(until)
         return self._recorded(space_named(**at)).diff(_checked(target), later)
 
-    @operation(
-        "POST /restore",
-        answers.RestoreData,
-        rules.whole_space(write=True),
-        writes=True,
-        data=_plan,
-        apart=True,
-    )
+    @operation("POST /restore", answers.RestoreData, rules.whole_space(write=True), data=_plan, apart=True)
     def restore(
         self,
         target: Annotated[
@@ -162,7 +156,6 @@ class Time(Room):
         "POST /undo",
         answers.UndoneData,
         rules.whole_space(write=True, promotes="undo"),
-        writes=True,
         data=_undone,
         apart=True,
     )

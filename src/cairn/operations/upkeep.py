@@ -90,7 +90,7 @@ class Upkeep(Room):
             status["daemon"] = self.parts.daemon.health()
         return status
 
-    @operation("POST /index/sync", answers.SyncData, rules.root(write=True), writes=True, apart=True)
+    @operation("POST /index/sync", answers.SyncData, rules.root(write=True), apart=True)
     def sync(
         self,
         path: Annotated[
@@ -127,12 +127,7 @@ class Upkeep(Room):
         }
 
     @operation(
-        "POST /cascade/quiesce",
-        answers.QuiesceData,
-        rules.root(write=True),
-        writes=True,
-        in_query=("timeout",),
-        flat=True,
+        "POST /cascade/quiesce", answers.QuiesceData, rules.root(write=True), in_query=("timeout",), flat=True
     )
     def quiesce(
         self,
@@ -159,7 +154,7 @@ class Upkeep(Room):
             "failed_permanent": sum(not row["retryable"] for row in self.parts.state.failures()),
         }
 
-    @operation("POST /index/failures", answers.FailuresData, rules.root(write=True), writes=True, apart=True)
+    @operation("POST /index/failures", answers.FailuresData, rules.root(write=True), apart=True)
     def failures(
         self,
         *,
@@ -180,7 +175,7 @@ class Upkeep(Room):
             self.parts.indexer.wait(timeout=60.0)
         return found
 
-    @operation("POST /index/rebuild", answers.RebuildData, rules.root(write=True), writes=True, apart=True)
+    @operation("POST /index/rebuild", answers.RebuildData, rules.root(write=True), apart=True)
     def rebuild(self) -> dict[str, Any]:
         """Rebuild the whole index from the files."""
         started = time.perf_counter()
@@ -218,7 +213,7 @@ class Upkeep(Room):
             )
         return rows
 
-    @operation("POST /ome/switch", answers.StrategiesData, rules.root(write=True), writes=True)
+    @operation("POST /ome/switch", answers.StrategiesData, rules.root(write=True))
     def switch(
         self,
         name: Annotated[str, says("the strategy", "reflect_episodes", low=1, high=200)],
@@ -229,9 +224,7 @@ class Upkeep(Room):
         self.parts.engine.switch(name, enabled=not off)
         return self.strategies()
 
-    @operation(
-        "POST /ome/trigger", answers.TriggerAnswer, rules.root(write=True), writes=True, flat=True, apart=True
-    )
+    @operation("POST /ome/trigger", answers.TriggerAnswer, rules.root(write=True), flat=True, apart=True)
     def trigger(
         self,
         name: Annotated[str, says("the strategy", "extract_atomic_facts", low=1, high=200)],
@@ -271,7 +264,8 @@ class Upkeep(Room):
             self.parts.settings.embedding.provider != "none" and not self.parts.embedder.trouble,
         )
         reasons = [*daemon["reasons"], *_unwritable(self.parts)]
-        if trouble := self.parts.storage.trouble():
+        storage = self.parts.storage
+        if trouble := storage.trouble():
             reasons.append(trouble)
         waiting = self.parts.indexer.waiting_for_vectors()
         rows: dict[str, int] = {}
@@ -283,7 +277,8 @@ class Upkeep(Room):
             "status": "ok" if not reasons else "degraded",
             "version": VERSION,
             "reasons": reasons,
-            "ready": fresh.state != "rebuilding",
+            # What others share is searched without while it is away; without its folder a memory answers nothing.
+            "ready": fresh.state != "rebuilding" and (storage.is_shared or not trouble),
             "capabilities": {
                 "llm": llm,
                 "embed": embed,
@@ -336,7 +331,7 @@ class Upkeep(Room):
 
         return doctor.findings(self.parts)
 
-    @operation("POST /doctor/repair", answers.RepairData, rules.root(write=True), writes=True, apart=True)
+    @operation("POST /doctor/repair", answers.RepairData, rules.root(write=True), apart=True)
     def repair(self) -> list[dict[str, Any]]:
         """Repair what is safe to repair among `doctor`'s findings, and say what was done."""
         from cairn import doctor

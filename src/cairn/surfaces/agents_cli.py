@@ -10,22 +10,27 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn.agents.hosts import HOSTS
 from cairn.errors import Invalid
 from cairn.surfaces.command import Command, CommandCall
-from cairn.surfaces.output import Output, counted
+from cairn.surfaces.output import Output
+from cairn.wording import counted
 
 if TYPE_CHECKING:
     from cairn.agents.integrate import HostChange
 
-_HOSTS = ("claude", "codex", "cursor", "gemini", "opencode")
 _LONGEST = 300
+_DOES = {  # hosts that do less than capture and recall
+    "cursor": "Turns are captured by themselves. It recalls by its tools alone: its hooks take no context.",
+    "opencode": "It has its tools, and no hooks: nothing is captured or recalled by itself.",
+}
 _TRUST = "Codex runs no hook before you have accepted it: open its hooks view (/hooks) once and accept these."
 
 
 def _integrate_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "host",
-        choices=[*_HOSTS, "off", "on"],
+        choices=[*HOSTS, "off", "on"],
         metavar="HOST",
         help="claude, codex, cursor, gemini or opencode; off or on for the repository you stand in",
     )
@@ -62,6 +67,8 @@ def integrate(call: CommandCall) -> int:
     if args.user and args.in_project:
         raise Invalid("--user and --project: say one of them.", field="project")
     project = here if args.in_project else None
+    if project is not None and not args.remove:
+        _check_apart(project, "leave --project out to set it up for all your projects")
     settings = load(args.root)
     at = plans.receipt_path(settings.root, args.host, project)
     left: list[str] = []
@@ -73,7 +80,18 @@ def integrate(call: CommandCall) -> int:
         place = plans.HostPlace(Path.home(), project, os.environ, program)
         of_this_shell = settings.origins.get("memory.root", "").startswith("environment") and not project
         root = str(settings.root) if args.root or of_this_shell else None
-        changes = plans.planned(plans.wanted(args.host, place, root, notes=args.notes))
+        entries = plans.wanted(args.host, place, root, notes=args.notes)
+        changes = plans.planned(entries, plans.known(at))
+        for path, command in plans.beside(entries, changes):
+            output.note(
+                f"cairn: {path} also runs `{command}`, which was not written for this memory: take it out by hand if it "
+                f"is not wanted."
+            )
+        for path, setting in plans.switched_off(args.host, entries):
+            output.note(
+                f"cairn: {path} has {setting}, so {args.host} runs no hooks: nothing is captured or recalled by itself "
+                "until that is changed."
+            )
     if args.remove and not args.dry_run:
         plans.write(changes)
         if not left:
@@ -106,9 +124,13 @@ def _say_twice(args: argparse.Namespace, others: int, output: Output) -> None:
 
 
 def _after(args: argparse.Namespace, root: Path) -> str:
+    what = _DOES.get(args.host, "Turns are captured, and what fits a prompt is recalled, by themselves.")
     if args.in_project:
-        return f"Whoever starts {args.host} there needs `cairn` on the PATH; here it remembers in {root}."
-    return f"From its next session on {args.host} remembers in {root}."
+        return (
+            f"Whoever starts {args.host} there needs `cairn` on the PATH; here the memory is {root}. {what}"
+        )
+    when = "Then" if args.dry_run else "From its next session on"
+    return f"{when} {args.host} has the memory {root}. {what}"
 
 
 def _tell(args: argparse.Namespace, output: Output, changes: list[HostChange], left: list[str]) -> None:
@@ -119,11 +141,7 @@ def _tell(args: argparse.Namespace, output: Output, changes: list[HostChange], l
     for change in changes:
         output.line(_diff(change))
     what = "would be changed" if args.dry_run else "changed"
-    output.line(
-        f"{len(changes)} {'file' if len(changes) == 1 else 'files'} {what}."
-        if changes
-        else "Nothing to change."
-    )
+    output.line(f"{counted(len(changes), 'file')} {what}." if changes else "Nothing to change.")
     for path in left:
         output.note(
             f"cairn: {path} no longer holds what was written there as it was: look at it and take it out by hand."
@@ -147,12 +165,19 @@ def _diff(change: HostChange) -> str:
     return "\n".join(line if len(line) <= _LONGEST else line[:_LONGEST] + " …" for line in lines)
 
 
+def _check_apart(here: Path, instead: str) -> None:
+    """A home folder is no repository: what is written there would count for everything below it."""
+    if here.resolve() == Path.home().resolve():
+        raise Invalid(f"{here} is your home folder: go to the repository, or {instead}.", path=str(here))
+
+
 def _switch(here: Path, to: str, output: Output) -> int:
     """Leave a file in the repository that every hook and server looks for, or take it away."""
     from cairn.agents.hook import OFF_SWITCH
 
     at = here / OFF_SWITCH
     if to == "off":
+        _check_apart(here, "`cairn integrate HOST --remove` switches an agent off for all your projects")
         at.parent.mkdir(exist_ok=True)
         at.touch()
     else:

@@ -7,7 +7,8 @@ from typing import Any
 
 from cairn.operations.browse import Browse
 from cairn.surfaces.command import Command, CommandCall, text_of
-from cairn.surfaces.output import Output, short
+from cairn.surfaces.output import Output
+from cairn.wording import short
 
 
 def say_owners(data: Any, output: Output) -> None:

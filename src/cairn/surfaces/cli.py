@@ -30,6 +30,7 @@ from cairn.surfaces.command import Command, command_words, current_folder, setti
 from cairn.surfaces.output import Output
 from cairn.systems import check as check_system
 from cairn.version import VERSION
+from cairn.wording import words_of_system
 
 EXIT_CODES: Sequence[tuple[type[CairnError], int]] = (
     (NotFound, 3),
@@ -164,9 +165,9 @@ GROUPS = {
     "serve and carry": "server token audit export backup import move pull push",
     "tend": "agents capture core skills mission sweep consolidate refresh reextract cascade ome fold",
 }
-# Words that people type, and the command that does it: they are taken as if that had been typed.
 # Loggers whose warnings a person reads at once: settings that were not taken, another program's files, databases set aside.
 _FOR_PEOPLE = ("cairn.settings", "cairn.carried", "cairn.index")
+# Words that people type, and the command that does it: they are taken as if that had been typed.
 SAME = {
     "health": "doctor",
     "list": "memories list",
@@ -229,6 +230,13 @@ def _declare(table: Commands, commands: Iterable[Command], with_words: bool) -> 
         command.declare(parser)
 
 
+def _have_streams() -> None:
+    """Whoever closed ours (`>&-`, a daemon) wants to hear and say nothing."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 -- as long as the process
+
+
 def command_in(given: Sequence[str]) -> str:
     """The first word of a command line that is neither a global option nor its value."""
     words = iter(given)
@@ -256,6 +264,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from cairn.agents import quick
 
         return quick.run([word for word in given if word != "hook"])
+    _have_streams()
     if given == ["mcp"]:
         # A host waits for the first answer: the parser of everything else is not built.
         from cairn.surfaces import agents_cli
@@ -357,12 +366,20 @@ def _run(run: Callable[[Output], int], output: Output) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        return _report(
-            Unavailable(f"{error.strerror or error}{where}: check the path, its owner and its space."), output
-        )
+        gone = "The folder you stand in is no longer there: go to another."
+        is_gone = not error.filename and _stands_nowhere()
+        return _report(Unavailable(gone if is_gone else words_of_system(error)), output)
     except KeyboardInterrupt:
         return 130
+
+
+def _stands_nowhere() -> bool:
+    """Whether the current folder was removed; it can be looked at all the same, and has no name."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _report(error: CairnError, output: Output) -> int:

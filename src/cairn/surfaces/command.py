@@ -166,7 +166,7 @@ class Command:
             return self.run(call)
         with call.opened() as memory, output.progress(self.progress) if self.progress else nullcontext():
             data = call.ask(memory)
-        return self.say(data, output)
+        return say_prompt(data, output) if getattr(args, "as_prompt", False) else self.say(data, output)
 
     def say(self, data: Any, output: Output) -> int:
         """Print an answer; the exit code."""
@@ -293,6 +293,13 @@ def _given(one: Field, value: Any) -> Any:
 # ---------------------------------------------------------------- what commands share
 
 
+def say_prompt(data: Any, output: Output) -> int:
+    """What was found as text for an agent's context, of a command with `--as-prompt`."""
+    output.value(data)
+    output.line(data["prompt"])
+    return 0 if data["prompt"] else 1
+
+
 def outcome(words: str) -> dict[str, Any]:
     """What a command needs whose `success` is told by --success, in these words, or --failure."""
 
@@ -309,11 +316,10 @@ def outcome(words: str) -> dict[str, Any]:
 
 def after_a_look(
     call: CommandCall,
-    confirm: Callable[[Any, Output], None],
-    preview: Callable[[Any, Output], None],
+    preview: Callable[[Any, Callable[[str], None]], None],
     prints: Callable[[Any, Output], None],
 ) -> int:
-    """What cannot be undone: a dry run first, which `confirm` asks about unless --yes was said, then the receipt."""
+    """What cannot be undone: a dry run first, shown before a person is asked, unless --yes was said, then the receipt."""
     output, fields = call.output, call.fields
     with call.opened() as memory:
         if fields["dry_run"] or not call.args.yes:
@@ -321,9 +327,15 @@ def after_a_look(
             looked = call.ask(memory)
             if fields["dry_run"]:
                 output.value(looked)
-                preview(looked, output)
+                preview(looked, output.line)
                 return 0
-            confirm(looked, output)
+            if output.as_json or not sys.stdin.isatty():
+                told = "Forgetting cannot be undone: look with --dry-run, then say --yes where nobody can be asked."
+                raise Invalid(told, field="yes")
+            preview(looked, output.note)
+            output.note("There is no undo. Go on? [y/N] ")
+            if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+                raise Invalid("Nothing was forgotten.", field="yes")
         call.fields = fields
         receipt = call.ask(memory)
     output.value(receipt)
@@ -378,7 +390,7 @@ def text_of(name: str) -> str:
     """The text of a file named on the command line; - is standard input."""
     try:
         raw = sys.stdin.buffer.read() if name == "-" else Path(name).expanduser().read_bytes()
-        return raw.decode("utf-8")
+        return raw.decode("utf-8-sig")
     except FileNotFoundError:
         raise NotFound(f"{name}: there is no such file.", file=name) from None
     except (OSError, UnicodeDecodeError) as error:

@@ -472,7 +472,10 @@ def serve(
             limit < settings.server.max_connections
         ):  # handles are few: nobody is let in before this has its own
             await asyncio.to_thread(_import_what_calls_need)
-        await memory.__aenter__()  # here, where what fails is said plainly
+        async with memory:  # here, where what fails is said plainly
+            await attended()
+
+    async def attended() -> None:
         task = asyncio.create_task(server.serve(sockets=listeners))
         while not server.started and not task.done():
             await asyncio.sleep(0.01)

@@ -38,6 +38,7 @@ from cairn.surfaces.mcp_quick import (
     called,
     listed,
 )
+from cairn.wording import words_of_system
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -122,10 +123,7 @@ class WarmCaller:
         except CairnError as error:
             return {"error": str(error)}
         except OSError as error:
-            where = f" ({error.filename})" if error.filename else ""
-            return {
-                "error": f"{error.strerror or error}{where}: check the path, its owner and its space.",
-            }
+            return {"error": words_of_system(error)}
 
 
 def in_thread(reply: Reply) -> Answer:
@@ -222,7 +220,7 @@ def main(root: str | None) -> int:
         raise Misconfigured(MISSING, setting="mcp")
     # The folder the agent works in: what the host says, else the one it was started in.
     named = os.environ.get("CLAUDE_PROJECT_DIR", "")
-    folder = named if named and Path(named).is_dir() else os.getcwd()
+    folder = named if named and Path(named).is_dir() else _started_in()
     is_off = _is_off(folder)
     reply: Reply = (
         (lambda _message: {"error": SWITCHED_OFF}) if is_off else _caller(root)
@@ -281,6 +279,13 @@ class _Unrepeated:
 
     def flush(self) -> None:
         self._sink.flush()
+
+
+def _started_in() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # a work tree that was removed under it
+        return None
 
 
 def _is_off(folder: str | None) -> bool:

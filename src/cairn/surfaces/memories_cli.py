@@ -18,24 +18,14 @@ from cairn.operations.keeping import Keeping
 from cairn.operations.memories import Remember, Single
 from cairn.operations.persons import Persons
 from cairn.surfaces.command import Command, CommandCall, after_a_look, outcome, text_of
-from cairn.surfaces.output import Output, rounded, short
+from cairn.surfaces.output import Output, rounded
 from cairn.surfaces.talk_cli import as_prompt_argument, fill_prompt
+from cairn.wording import short
 
 
 def _from_standard_input(_args: argparse.Namespace, fields: dict[str, Any]) -> None:
     if fields["content"] == "-":
         fields["content"] = sys.stdin.read()
-
-
-def search(call: CommandCall) -> int:
-    output = call.output
-    with call.opened() as memory:
-        data = call.ask(memory)
-    if call.args.as_prompt:
-        output.value(data)
-        output.line(data["prompt"])
-        return 0 if data["prompt"] else 1
-    return call.command.say(data, output)
 
 
 def say_row(row: Any, output: Output) -> None:
@@ -66,7 +56,7 @@ def why(call: CommandCall) -> int:
 def forget(call: CommandCall) -> int:
     if call.fields["memory_id"] is None and not call.fields["words"]:
         raise Invalid("Say what to forget: an id, or --words.", field="id")
-    return after_a_look(call, _confirm, lambda told, output: _say_preview(told, output.line), _say_receipt)
+    return after_a_look(call, _say_preview, _say_receipt)
 
 
 def _say_receipt(receipt: Any, output: Output) -> None:
@@ -92,15 +82,6 @@ def _say_alike(told: Mapping[str, Any], say: Callable[[str], None]) -> None:
         say("This is similar and stays; --also ID removes one of them, --similar all:")
     for one in told["alike"]:
         say(f"  {one['id']} ({one['owner']}, {one['why']}): {short(one['words'])}")
-
-
-def _confirm(told: Mapping[str, Any], output: Output) -> None:
-    if output.as_json or not sys.stdin.isatty():
-        raise Invalid("Forgetting cannot be undone: say --yes where nobody can be asked.", field="yes")
-    _say_preview(told, output.note)
-    output.note("There is no undo. Forget it? [y/N] ")
-    if input().strip().lower() not in {"y", "yes"}:
-        raise Invalid("Nothing was forgotten.", field="yes")
 
 
 def _read_file(args: argparse.Namespace, fields: dict[str, Any]) -> None:
@@ -153,26 +134,17 @@ _YES = {"--yes": "do not ask; needed where nobody can answer"}
 
 
 def forget_whole(call: CommandCall) -> int:
-    return after_a_look(call, _confirm_whole, _say_whole, _say_whole)
+    return after_a_look(call, _say_whole, lambda receipt, output: _say_whole(receipt, output.line))
 
 
-def _confirm_whole(told: Any, output: Output) -> None:
-    if not sys.stdin.isatty():
-        raise Invalid("Forgetting cannot be undone: look with --dry-run, then say --yes.", field="yes")
-    _say_whole(told, output)
-    output.note("This cannot be undone. Go on? [y/N] ")
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise Invalid("Nothing was forgotten.", field="yes")
-
-
-def _say_whole(receipt: Any, output: Output) -> None:
-    output.line("Would go:" if receipt["dry_run"] else f"Forgotten, {receipt['at']}:", style="bold")
+def _say_whole(receipt: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    say("Would go:" if receipt["dry_run"] else f"Forgotten, {receipt['at']}:")
     for name, count in receipt["removed"].items():
-        output.line(f"      {count} {name}")
+        say(f"      {count} {name}")
     for name in receipt["sessions"]:
-        output.line(f"      session {json.dumps(name, ensure_ascii=False)}")
+        say(f"      session {json.dumps(name, ensure_ascii=False)}")
     for item in receipt["stays"]:
-        output.line(f"stays: {item['where']}: {item['why']}")
+        say(f"stays: {item['where']}: {item['why']}")
 
 
 COMMANDS = (
@@ -193,7 +165,6 @@ COMMANDS = (
         positional="query+",
         more=as_prompt_argument,
         fill=fill_prompt,
-        run=search,
     ),
     Command("memories show", Single.show, say_row, positional="memory_id"),
     Command("memories edit", Single.edit, say_row, positional="memory_id", short={"procedure": "--steps"}),

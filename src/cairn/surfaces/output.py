@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cairn.wording import counted, short
+
 _HEAD = re.compile(r"\[([a-z][^\]]*)\] ?")
 _FIELD = re.compile(r"\{([\w.|]+(?:=\w+)?)(?:([:?#~])([^{}]*))?\}")
 _PART_OF_A_SECOND = re.compile(r"(?<=^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+")
@@ -159,13 +161,6 @@ def _field(data: Any, path: str, *, needed: bool = False) -> Any:
     return str(data) == word if is_compared else data
 
 
-def counted(count: int, word: str) -> str:
-    """How many, with their word: "1 event", "2 events", "2 memories", "2 batches"."""
-    if count != 1:
-        word = re.sub("(?<=[^aeiou])y$", "ie", word) + ("es" if word.endswith(("ch", "x", "s")) else "s")
-    return f"{count} {word}"
-
-
 def rounded(value: Any) -> Any:
     """A number or a time as a person reads it: three digits behind the point at most, no parts of a second."""
     if isinstance(value, float):
@@ -206,9 +201,3 @@ def _say(text: str, words: Sequence[str], output: Output) -> None:
 def _table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output: Output) -> None:
     cells = dict(one.split(": ", 1) for one in columns)
     output.table([*cells], [[_filled(cell, row) for cell in cells.values()] for row in rows])
-
-
-def short(text: str, limit: int = 100) -> str:
-    """A text in one line, cut at `limit`."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"

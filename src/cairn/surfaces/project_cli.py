@@ -23,7 +23,8 @@ import cairn
 from cairn.errors import CairnError, Unavailable
 from cairn.operations.repositories import Repositories
 from cairn.surfaces.command import Command, CommandCall, Prints, opened
-from cairn.surfaces.output import Output, counted
+from cairn.surfaces.output import Output
+from cairn.wording import counted
 
 if TYPE_CHECKING:
     from cairn.project.consolidate import Plan
@@ -371,7 +372,7 @@ COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The background runner: `python -m cairn.surfaces.project_cli TREE`."""
-    from cairn.project.automate import Runner
+    from cairn.project import automate
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     stop = threading.Event()
@@ -379,7 +380,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(name, lambda *_: stop.set())
     try:
         with ExitStack() as stack:
-            Runner(cairn.open_project(Path(arguments[0]), writer=_writer(None, stack))).run(stop)
+            automate.run(cairn.open_project(Path(arguments[0]), writer=_writer(None, stack)), stop)
     except CairnError:
         return 1
     return 0

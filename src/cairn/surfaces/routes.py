@@ -6,7 +6,6 @@ its answer becomes bytes.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -151,7 +150,7 @@ async def read_body(request: Request, route: Route) -> dict[str, Any]:
 
     Raises:
         Refusal: 415 for another format, 400 for no JSON.
-        Invalid: JSON, but no object.
+        Invalid: JSON, but no object, or half a character in it.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data" and takes_files(route):
@@ -164,12 +163,35 @@ async def read_body(request: Request, route: Route) -> dict[str, Any]:
         )
     raw = await request.body()
     try:
-        text = raw.decode("utf-8")
-        value = from_json(text, strict=True)
-        if "\\ud" in text or "\\uD" in text:  # half of a pair is no character
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        text = raw.decode("utf-8-sig")
+        value = from_json(text, once=True)
     except ValueError as error:
         raise Refusal(400, "BAD_REQUEST", f"The body is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
         raise Invalid("The body must be a JSON object, with the fields by name.", field="body")
+    if ("\\ud" in text or "\\uD" in text) and (where := _half_a_character(value)) is not None:
+        raise Invalid(
+            f"{where or 'A name of a field'} holds half a character (a lone surrogate): do not cut a text between the two "
+            "halves of a sign, or replace it.",
+            field=where or "body",
+        )
     return value
+
+
+def _half_a_character(value: Any) -> str | None:
+    """The path of a text in a body that holds half of a pair of surrogates, empty for a name or the whole; None if none does."""
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            return ""
+        return None
+    for name, one in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
+        if isinstance(name, str) and _half_a_character(name) is not None:
+            return ""
+        if (at := _half_a_character(one)) is not None:
+            here = f"[{name}]" if isinstance(name, int) else f"{name}"
+            return f"{here}.{at}".removesuffix(".").replace(".[", "[")
+    return None

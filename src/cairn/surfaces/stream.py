@@ -11,24 +11,21 @@ connections may be streams, so that calls always find a place, and a stream ends
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import StreamingResponse
 
 from cairn.canonical import as_line
+from cairn.listening import news
 from cairn.surfaces.guard import Refusal
 from cairn.types import Space
 
 if TYPE_CHECKING:
-    from cairn.retrieval.events import Events, Notice
+    from cairn.retrieval.events import Events
 
 MEDIA_TYPE = "text/event-stream"
-_QUIET_SECONDS = 15.0
-_LOOK_SECONDS = 0.5
 
 
 @dataclass
@@ -90,35 +87,10 @@ def respond(
 async def _lines(
     hub: Events, space: Space, owner: str | None, after: int | None, stopping: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    loop, happened = asyncio.get_running_loop(), asyncio.Event()
-
-    def heard(_event: Notice) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
-            loop.call_soon_threadsafe(happened.set)
-
-    stop = hub.listen(heard)
     seen = hub.last if after is None else after
-    quiet = 0.0
-    try:
-        yield b"retry: 1000\n\n"
-        while not stopping():
-            happened.clear()
-            news = hub.after(seen)
-            seen = news[-1].number if news else seen
-            told = [_told(one.as_data()) for one in news if one.concerns(space, owner)]
-            if told:
-                quiet = 0.0
-                yield b"".join(told)
-                continue
-            if quiet >= _QUIET_SECONDS:
-                quiet = 0.0
-                yield b": still here\n\n"
-            try:
-                await asyncio.wait_for(happened.wait(), _LOOK_SECONDS)
-            except TimeoutError:
-                quiet += _LOOK_SECONDS
-    finally:
-        stop()
+    yield b"retry: 1000\n\n"
+    async for found in news(hub, seen, lambda one: one.concerns(space, owner), stopping):
+        yield b"".join(_told(one.as_data()) for one in found) or b": still here\n\n"
 
 
 def _told(data: Mapping[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from cairn.canonical import from_json
-from cairn.errors import Invalid
+from cairn.errors import Invalid, NotFound
 from cairn.operations.recall import Recall
 from cairn.operations.talk import Talk
 from cairn.surfaces.command import (
@@ -16,11 +16,14 @@ from cairn.surfaces.command import (
     CommandCall,
     current_folder,
     opened,
+    say_prompt,
     settings_for,
     text_of,
+    told,
 )
-from cairn.surfaces.output import Output, short
+from cairn.surfaces.output import Output, printed, printed_lines
 from cairn.types import Space
+from cairn.wording import counted, short
 
 # ---------------------------------------------------------------- init and demo
 
@@ -58,7 +61,7 @@ def _fill_messages(args: argparse.Namespace, fields: dict[str, Any]) -> None:
 
 def _messages_from(args: argparse.Namespace) -> list[dict[str, Any]]:
     if args.file is None:
-        if not args.text:
+        if not "".join(args.text or ()).strip():
             raise Invalid("There is nothing to add: give a text or --file.", field="text")
         said: dict[str, Any] = {
             "role": args.role,
@@ -77,7 +80,7 @@ def _said_at(args: argparse.Namespace) -> int:
     try:
         return int(args.at)
     except ValueError:
-        from cairn.operations.browse import moment_told
+        from cairn.operations.fields import moment_told
 
         return int(moment_told(args.at, settings_for(args).zone, "--at").timestamp() * 1000)
 
@@ -86,17 +89,17 @@ def _parse_messages(text: str, name: str) -> Iterable[dict[str, Any]]:
     stripped = text.lstrip()
     if stripped.startswith("["):
         try:
-            value = from_json(stripped)
+            value = from_json(stripped, once=True)
         except ValueError as error:
             line, trouble = getattr(error, "lineno", 1), getattr(error, "msg", error)
             raise Invalid(f"{name}, line {line}: not JSON: {trouble}.", file=name) from None
         yield from value
         return
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):  # U+2028 may stand in a line of JSON
         if not line.strip():
             continue
         try:
-            yield from_json(line)
+            yield from_json(line, once=True)
         except ValueError as error:
             trouble = getattr(error, "msg", error)
             more = " A document comes in with `cairn knowledge add`." if number == 1 else ""
@@ -142,10 +145,9 @@ def search(call: CommandCall) -> int:
             call.fields["evidence"] = _SAID
             cut = [one for one in call.ask(memory)["evidence"] if not one["unflushed"]]
             said = [one for one in cut if one["score"] >= _NEARLY * cut[0]["score"]]
-    output.value(data)
     if call.args.as_prompt:
-        output.line(data["prompt"])
-        return 0 if data["prompt"] else 1
+        return say_prompt(data, output)
+    output.value(data)
     found = any(value for name, value in data.items() if isinstance(value, list) and name not in _BESIDE)
     found = found or bool(said)
     if data.get("whole"):
@@ -160,7 +162,7 @@ def search(call: CommandCall) -> int:
     if state["state"] != "fresh" or state["notes"]:
         remarks = "; ".join(state["notes"])
         output.note(
-            f"index: {state['state']}, {state['pending']} {'change' if state['pending'] == 1 else 'changes'} pending"
+            f"index: {state['state']}, {counted(state['pending'], 'change')} pending"
             + (f" ({remarks})" if remarks else "")
         )
     return 0 if found else 1
@@ -188,21 +190,7 @@ def _show_hits(data: dict[str, Any], evidence: list[dict[str, Any]], output: Out
             output.line(
                 "      " + ", ".join(f"{name} {value:.3f}" for name, value in item["explain"].items())
             )
-    for item in data["memories"]:
-        output.line(
-            f"{item['score']:.2f}  [{item.get('category', 'memory')}] {item['content']}", style="bold"
-        )
-        output.line(f"      {item['id']}  {item['path']}")
-    for item in data["agent_cases"]:
-        output.line(f"{item['score']:.2f}  case: {item['task_intent']}", style="bold")
-        output.line(f"      {item['id']}  {item['path']}")
-    for item in data["agent_skills"]:
-        output.line(f"{item['score']:.2f}  skill: {item['name']}: {item['description']}", style="bold")
-        output.line(f"      {item['path']}")
-    for item in data["knowledge"]:
-        output.line(f"{item['score']:.2f}  {item['heading']}", style="bold")
-        output.line(f"      {item['path']}:{item['line']}  {item['topic_id']}")
-        output.block(item["content"], indent="      ", limit=400)
+    printed(printed_lines("search"), data, output)
     for item in data.get("foresights", ()):
         output.line(f"{item['score']:.2f}  {_window(item)}{item['foresight']}", style="bold")
         output.line(f"      {item['id']}  {item['path']}")
@@ -243,6 +231,37 @@ def _window(item: dict[str, Any]) -> str:
     return "".join([begin, f" to {end}" if end and end != begin else "", ": "]) if begin else ""
 
 
+def show(call: CommandCall) -> int:
+    """Show what goes by an id, and name what else does in the repository one stands in: each space counts its own entries."""
+    from cairn.projects import spaces_at
+
+    fields, found = call.fields, dict[Space, Any]()
+    asked = Space(fields["app_id"], fields["project_id"])
+    missing = None
+    with call.opened() as memory:
+        for space in dict.fromkeys((asked, *(spaces_at(current_folder()) if asked == Space() else ()))):
+            try:
+                found[space] = told(
+                    memory,
+                    call.command.operation,
+                    {**fields, "app_id": space.app, "project_id": space.project},
+                )
+            except NotFound as error:
+                missing = missing or error
+    if not found:
+        assert missing is not None
+        raise missing
+    (first, data), *others = found.items()
+    code = call.command.say(data, call.output)
+    if first != asked:
+        call.output.note(f"It is in {first}, the memory of this repository.")
+    for space, _ in others:
+        call.output.note(
+            f"Something else goes by this id in {space}: cairn show --project {space.project} {fields['entry_id']}"
+        )
+    return code
+
+
 def _fill_folder(_args: argparse.Namespace, fields: dict[str, Any]) -> None:
     """Without a folder or project the current repository is asked, as hooks and tools do."""
     if fields["folder"] is None and fields["project_id"] is None:
@@ -272,24 +291,6 @@ def _headline(item: dict[str, Any]) -> str:
         if item.get(name):
             return str(item[name])
     return str((item.get("profile_data") or {}).get("summary") or item.get("name") or "")
-
-
-def say_shown(found: Any, output: Output) -> None:
-    output.line(f"{found['id']}  ({found['kind']})", style="bold")
-    output.line(f"{found['path']}, line {found['line']}" if found["line"] else found["path"])
-    for name, value in found["inline"].items():
-        output.line(f"{name}: {value}")
-    for title, text in found["sections"].items():
-        output.line()
-        output.line(title, style="bold")
-        output.block(text)
-    if found["messages"]:
-        output.line()
-        output.line("Said:", style="bold")
-        for item in found["messages"]:
-            output.line(
-                f"    {item['timestamp'][:16]}  {item['sender_name'] or item['sender_id']}: {item['text']}"
-            )
 
 
 COMMANDS = (
@@ -349,7 +350,7 @@ COMMANDS = (
             }
         },
     ),
-    Command("show", Recall.show, say_shown, positional="entry_id"),
+    Command("show", Recall.show, positional="entry_id", run=show),
     Command("tasks", Talk.tasks),
     Command("task", Talk.task, positional="task_id"),
     Command("reextract", Talk.reextract),

@@ -16,7 +16,8 @@ from cairn.operations.standing import Standing
 from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
 from cairn.surfaces.command import Command, CommandCall, current_folder, settings_for, told
-from cairn.surfaces.output import Output, counted
+from cairn.surfaces.output import Output
+from cairn.wording import counted
 
 if TYPE_CHECKING:
     from cairn.memory import Memory

@@ -22,6 +22,7 @@ from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
 from cairn.web import views
 from cairn.web.desk import Desk
+from cairn.wording import counted
 
 Form = Mapping[str, Any]
 _HEALTH, _KNOWLEDGE = "/view/health", "/view/knowledge"
@@ -140,11 +141,7 @@ def restore(desk: Desk, form: Form) -> Done:
     """Bring an entry back to what it was before one change (or before several), or everything to a checkpoint."""
     targets = form.get("target", "").split(",")
     plan = [one for target in targets for one in desk.ask(Time.restore, target=target)["entries"]]
-    said = (
-        f"Restored {len(plan)} {'entry' if len(plan) == 1 else 'entries'}."
-        if plan
-        else "It is as it was: nothing to restore."
-    )
+    said = f"Restored {counted(len(plan), 'entry')}." if plan else "It is as it was: nothing to restore."
     return Done(said, form.get("back") or desk.link("/"))
 
 

@@ -25,14 +25,15 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from cairn.aio import AsyncMemory
 from cairn.errors import CairnError, Forbidden, Invalid, NotFound
-from cairn.retrieval.events import Notice
+from cairn.listening import news
+from cairn.retrieval.events import MISSED, Notice
 from cairn.rights import Grant
 from cairn.types import Space
 from cairn.version import VERSION
 from cairn.web import marking
 from cairn.web.acts import ACTS, Done
 from cairn.web.desk import Desk
-from cairn.web.views import KINDS, VIEWS, trouble
+from cairn.web.views import KINDS, VIEWS
 from cairn.web.visitors import Visit, Visitors, cookie_name, hashed
 
 log = logging.getLogger("cairn.page")
@@ -53,8 +54,6 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 _FIRST_VIEW = ("parts.html", "base.html", "home.html")
-_LOOK_SECONDS = 0.5
-_QUIET_SECONDS = 15.0
 
 
 class WebPages:
@@ -196,7 +195,7 @@ class WebPages:
             except Invalid:
                 desk = Desk(self.memory.memory, grant, form=visit.form if visit else "")
         return self._page(
-            request, "trouble.html", {"trouble": trouble(error), "status": status}, desk, status=status
+            request, "trouble.html", {"trouble": str(error), "status": status}, desk, status=status
         )
 
     def _page(
@@ -321,32 +320,14 @@ class WebPages:
         """A line for whatever changed of what this visitor may see. What it was a page asks for itself."""
         hub = self.memory.memory.parts.events
 
+        def stopping() -> bool:
+            return self._is_stopping() or not still()
+
         async def stream() -> AsyncIterator[bytes]:
-            loop, happened = asyncio.get_running_loop(), asyncio.Event()
-
-            def heard(event: Notice) -> None:
-                if not _hears(grant, event):
-                    return
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
-                    loop.call_soon_threadsafe(happened.set)
-
-            stop, quiet = hub.listen(heard), 0.0
-            try:
-                yield b"retry: 2000\n\n"
-                while still() and not self._is_stopping():
-                    try:
-                        await asyncio.wait_for(happened.wait(), _LOOK_SECONDS)
-                    except TimeoutError:
-                        quiet += _LOOK_SECONDS
-                        if quiet < _QUIET_SECONDS:
-                            continue
-                        yield b": still here\n\n"
-                    else:
-                        happened.clear()
-                        yield b"event: changed\ndata: 1\n\n"
-                    quiet = 0.0
-            finally:
-                stop()
+            last = hub.last
+            yield b"retry: 2000\n\n"
+            async for found in news(hub, last, partial(_hears, grant), stopping):
+                yield b"event: changed\ndata: 1\n\n" if found else b": still here\n\n"
 
         return StreamingResponse(self._counted(stream()), media_type="text/event-stream", headers=_uncached())
 
@@ -380,7 +361,9 @@ async def _form(request: Request) -> dict[str, Any]:
 
 
 def _hears(grant: Grant, event: Notice) -> bool:
-    """Whether a visitor may know that something happened there."""
+    """Whether a visitor may know that something happened there. That some were missed concerns all."""
+    if event.kind == MISSED:
+        return True
     try:
         if event.scope is None:
             grant.reach_space(event.space)

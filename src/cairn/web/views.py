@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from itertools import groupby
 from typing import Any
 
-from cairn.errors import CairnError, Forbidden
+from cairn.errors import Forbidden
 from cairn.memory import Memories
 from cairn.operations.browse import Browse
 from cairn.operations.knowledge import Knowledge
@@ -20,6 +20,7 @@ from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
 from cairn.web import marking, picture
 from cairn.web.desk import Desk
+from cairn.wording import short
 
 Query = Mapping[str, str]
 Shown = tuple[str, dict[str, Any]]
@@ -201,8 +202,7 @@ def _title(found: Mapping[str, Any]) -> str:
     sections = found["sections"]
     text = sections.get("Subject") or sections.get("TaskIntent") or found["inline"].get("name")
     text = text or next((one for one in sections.values() if one.strip()), "") or found["id"]
-    first = str(text).strip().partition("\n")[0].lstrip("# ")
-    return first if len(first) <= 140 else first[:139] + "…"
+    return short(str(text).strip().partition("\n")[0].lstrip("# "), 140)
 
 
 def merge(desk: Desk, query: Query) -> Shown:
@@ -232,7 +232,8 @@ def who(desk: Desk, query: Query) -> Shown:
     shown: dict[str, Any] = {"scope": scope, "owner": owner, "parts_of": parts, "profile": None, "core": None}
     shown["soon"] = desk.ask(Browse.upcoming, ahead=365, **place)["entries"][:12]
     if scope == "user":
-        shown["profile"] = _first(desk.ask(Recall.get, memory_type="profile", user_id=owner)["profiles"])
+        profiles = desk.ask(Recall.get, memory_type="profile", user_id=owner)["profiles"]
+        shown["profile"] = next(iter(profiles), None)
     if scope == "agent":
         shown["core"] = desk.tried(Memories.core, agent=owner)
     shown["procedures"] = [desk.ask(Memories.procedure, id=one["id"], **place) for one in ways]
@@ -242,10 +243,6 @@ def who(desk: Desk, query: Query) -> Shown:
 def people(desk: Desk, _query: Query) -> Shown:
     """Everybody in this space."""
     return "people.html", {"owners": desk.owners}
-
-
-def _first(rows: list[Any]) -> Any:
-    return rows[0] if rows else None
 
 
 # ---------------------------------------------------------------- what waits for a person
@@ -414,12 +411,3 @@ VIEWS: Mapping[str, Callable[[Desk, Query], Shown]] = {
     "health": health,
     "map": seen_as_picture,
 }
-
-
-def trouble(error: BaseException) -> str:
-    """What to say of an error on a page."""
-    return (
-        str(error)
-        if isinstance(error, CairnError)
-        else "The server met an error of its own; its log has the details."
-    )

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from cairn.canonical import from_json
+from cairn.engines import plain
 from cairn.rights import OPEN, Grant, digest_of
 
 _CODE_SECONDS = 600.0
@@ -132,9 +133,8 @@ class Visitors:
             with contextlib.suppress(OSError):  # without a file the visit ends with the server
                 self._make_place()
                 self._drop_old("visit-*", _IDLE_SECONDS)
-                handle = os.open(self._file(key), os.O_CREAT | os.O_WRONLY, 0o600)
-                with os.fdopen(handle, "w") as file:
-                    json.dump({"digest": digest.hex(), "is_owner": is_owner}, file)
+                told = {"digest": digest.hex(), "is_owner": is_owner}
+                plain.put(self._file(key), json.dumps(told).encode())
         return secret, visit
 
     def end(self, visit: Visit) -> None:
@@ -181,7 +181,8 @@ class Visitors:
         """Leave word where this root is served, for `cairn open`."""
         with contextlib.suppress(OSError):
             self._make_place()
-            (self.place / "server.json").write_text(json.dumps({"address": address, "pid": os.getpid()}))
+            told = {"address": address, "pid": os.getpid()}
+            plain.put(self.place / "server.json", json.dumps(told).encode())
 
     def leave(self) -> None:
         """Take the word back, if it is ours."""
