@@ -26,7 +26,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@touch $@
 
 $(VENV)/.model: $(VENV)/.ready src/cairn/engines/minilm.py
-	@if $(BIN)/python -m cairn.engines.minilm install --quiet; then touch $@; else echo "Going on without the local model: search works by words alone until \`make setup\` can fetch it."; fi
+	@if $(BIN)/cairn model install --quiet; then touch $@; else echo "Going on without the local model: search works by words alone until \`make setup\` can fetch it."; fi
 
 setup: $(VENV)/.ready $(VENV)/.model   ## build the environment
 
@@ -52,9 +52,9 @@ lint: $(VENV)/.ready ## ruff, types, layers, gates (seam, zones, stopwatches, de
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/python tools/check_seam.py
-	@$(BIN)/python tools/check_clock.py
-	@$(BIN)/python tools/check_waits.py
+	@$(BIN)/python -m tools.check_seam
+	@$(BIN)/python -m tools.check_clock
+	@$(BIN)/python -m tools.check_waits
 	@$(BIN)/python tools/check_calls.py
 	@$(BIN)/python -m tools.mutations --check
 	@$(BIN)/python -m tools.make_docs --check

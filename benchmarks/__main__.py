@@ -59,7 +59,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--large", action="store_true", help="also the largest sizes (100,000 entries)")
     parser.add_argument("--no-save", action="store_true", help="print only")
     parser.add_argument("--redraw", action="store_true", help="tables and plots from the kept figures")
-    args, args.rest = parser.parse_known_args(argv)
+    args, rest = parser.parse_known_args(argv)
+    args.rest = rest
     unknown = sorted(set(args.part) - set(parts()))
     if unknown:
         parser.error(f"no such part: {', '.join(unknown)}; there are: {', '.join(parts())}")

@@ -77,7 +77,8 @@ def _canvas(title: str, columns: int = 1, height: float = 4.2) -> tuple[Any, lis
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, columns, figsize=(9.6, height), layout="constrained", squeeze=False)
-    figure.get_layout_engine().set(rect=(0, 0.035, 1, 0.965))
+    layout: Any = figure.get_layout_engine()
+    layout.set(rect=(0, 0.035, 1, 0.965))
     figure.suptitle(title, x=0.012, ha="left", fontsize=12.5, fontweight="bold")
     return figure, list(axes[0])
 

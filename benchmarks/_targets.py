@@ -243,6 +243,23 @@ TARGETS: dict[str, list[Line]] = {
         Line("together: modules", ["together", "modules"], "modules", 45),
         Line("together: threads", ["together", "threads"], "threads", 5),
     ],
+    "beliefs": [
+        *(
+            Line(f"{kind}, {way}: {shown}", ["kinds", kind, way, what], "", target, at_least=True, floor=["kinds", kind, "cosine", what], floor_is="cosine above .3")
+            for kind in ("a project", "a team", "a person")
+            for way, shown, what, target in (
+                ("search", "MRR", "MRR", None),
+                ("for_injection", "precision", "precision", 0.75),
+                ("for_injection", "recall", "recall", 0.75),
+                ("for_injection", "exact sets", "exact", 0.6),
+                ("for_injection", "silent where nothing answers", "silent", 0.8),
+                ("recall", "exact sets", "exact", 0.6),
+                ("hook", "exact sets", "exact", 0.6),
+            )
+        ),
+        Line("what is so now before what was, where it is asked", ["mean", "search", "current_leads"], "", 1, at_least=True, floor=["mean", "cosine", "current_leads"], floor_is="cosine above .3"),
+        Line("contradictions told by `remember`", ["contradictions_told"], "", 1, at_least=True),
+    ],
     "transfer": [
         # Of data of one's own (`--data`), under the names of these files.
         *(

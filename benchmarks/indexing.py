@@ -18,11 +18,11 @@ import numpy as np
 
 from cairn.daemon import Daemon
 from cairn.engines.bytescan import size_of
+from cairn.engines.changes import SqliteState
 from cairn.engines.files import DeviceLocalBackend
 from cairn.engines.journals import FileJournals
 from cairn.engines.locks import FileLocks
 from cairn.engines.rows import SqliteIndex
-from cairn.engines.sqlite import SqliteState
 from cairn.engines.watching import TreeWatch
 from cairn.language.words import tokens
 from cairn.notes.notebook import Draft, Notebook
@@ -110,7 +110,7 @@ def _queue(parts: Parts) -> dict[str, float]:
             [Noticed(f"a/b/users/q/episodes/{start + n}", "episode", "added") for n in range(50)]
         )
     while claimed := parts.state.claim(50, holder="bench"):
-        parts.state.done(claimed, holder="bench")
+        parts.state.finish(claimed, holder="bench", seen={})
     rate = 5000 / (time.perf_counter() - begin)
     parts.state.clear()
     return {"queue_changes_per_second": rate}
@@ -147,7 +147,7 @@ def _bulk(parts: Parts, entries: int) -> dict[str, float]:
     parts.indexer.scan()
     figures["scan_ms"] = (time.perf_counter() - begin) * 1000
     markdown = sum(file.stat().st_size for file in parts.folder.rglob("*.md"))
-    figures["index_bytes_per_markdown_byte"] = size_of(parts.index_dir) / markdown
+    figures["index_bytes_per_markdown_byte"] = size_of(parts.folder / ".index") / markdown
     return figures
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks._client import Server
 from benchmarks._sets import load
-from benchmarks.transfer import Plain, Served, best_of, judged, means, print_measures
+from benchmarks.transfer import Plain, Served, best_of, judged, means, print_measures, settled
 from cairn import config
 from cairn.engines.embedders import choose
 from cairn.retrieval.answers import tokens_of
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             began = time.perf_counter()
             for memory in conversations:
                 served.ingest(memory)
-            served.settle()
+            settled(served.client)
             ingest = time.perf_counter() - began
             for memory in conversations:
                 cost = {unit.id: tokens_of(f"{unit.speaker}: {unit.text}") for unit in memory.units}

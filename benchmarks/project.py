@@ -17,7 +17,7 @@ from typing import Any
 from cairn.project.checkpoints import made
 from cairn.project.events import EventDraft, Signals
 from cairn.project.project import ProjectMemory
-from cairn.surfaces.project_cli import open_project
+from cairn.projects import open_project
 
 
 def _git(tree: Path, *arguments: str) -> None:
@@ -130,7 +130,7 @@ def run(args: Any) -> dict[str, Any]:
         small = Path(folder) / "small"
         _repository(small, 10)
         code = (
-            "import sys, pathlib, resource, time; from cairn.surfaces.project_cli import open_project;"
+            "import sys, pathlib, resource, time; from cairn.projects import open_project;"
             "p = open_project(pathlib.Path(sys.argv[1])); p.init(); p.add_source('claude-local', pathlib.Path(sys.argv[2]));"
             "now = lambda: (time.perf_counter(), time.process_time());"
             "a = now(); [r] = p.import_(); b = now(); [again] = p.import_(); c = now();"

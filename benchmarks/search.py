@@ -237,13 +237,15 @@ def questions(
     index: SearchIndex, rows: SqliteIndex, settings: config.Settings, embedder: Embedder
 ) -> Callable[..., Callable[[str], object]]:
     searcher = Searcher(
-        index, settings=settings, clock=SystemClock(), embedder=lambda: embedder, one_look=rows.one_look
+        index,
+        settings=settings,
+        clock=SystemClock(),
+        embedder=lambda: embedder,
+        one_look=rows.database.one_look,
     )
 
     def ask(method: str, **more: Any) -> Callable[[str], object]:
-        return lambda query: searcher.search(
-            SearchRequest(query, user_id="bench", method=method, evidence=10, **more)
-        )
+        return lambda query: searcher.search(SearchRequest(query, OWNER, method=method, evidence=10, **more))
 
     return ask
 

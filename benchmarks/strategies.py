@@ -150,7 +150,7 @@ def run(args: Any = None) -> dict[str, Any]:
         world = _World(Path(folder) / "drain")
         laid = world.lay_down(events, 50)
         begun = time.perf_counter()
-        world.engine.handle_many(laid)
+        world.engine.handle(*laid)
         out["queue events/s"] = round(events / (time.perf_counter() - begun))
         begun, spent = time.perf_counter(), time.process_time()
         while world.engine.run_due():
@@ -189,7 +189,7 @@ def _beside() -> dict[str, Any]:
         with open_blocking(root, background=False, embedding__provider="none") as memory:
             memory.search("lamps", user_id="user0", method="keyword")
             engine = memory.parts.engine
-            engine.handle_many(laid)
+            engine.handle(*laid)
             stop, working = threading.Event(), threading.Event()
 
             def work() -> None:
@@ -221,7 +221,7 @@ def _beside() -> dict[str, Any]:
                         memory.parts.searcher.search(
                             SearchRequest(
                                 f"{THINGS[number % 12]}s in {PLACES[number % 11]}",
-                                user_id="user1",
+                                Scope(Space(), "user", "user1"),
                                 method="keyword",
                             )
                         )

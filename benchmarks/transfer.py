@@ -174,16 +174,6 @@ class Served:
                 self.client.post("add", **where, messages=messages[start : start + 100])
             self.client.post("flush", **where)
 
-    def settle(self, limit: float = 3600.0) -> None:
-        """Wait until nothing is pending: neither a change nor a vector."""
-        deadline = time.monotonic() + limit
-        quiet = 0
-        while quiet < 3 and time.monotonic() < deadline:
-            _, body = self.client.request("GET", "/health")
-            cascade = json.loads(body)["cascade"]
-            quiet = quiet + 1 if cascade["pending"] == 0 and cascade["state"] == "fresh" else 0
-            time.sleep(0.3)
-
     def ask(self, memory: Memory, query: str, **more: Any) -> dict[str, Any]:
         body = {"user_id": _id(memory.owner), "project_id": self.project(memory), "query": query, **more}
         return self.client.post("search", **body)
@@ -192,6 +182,17 @@ class Served:
         by_time = {unit.ts: unit.id for unit in memory.units}
         found = self.ask(memory, query, evidence=ASKED, top_k=10)["evidence"]
         return [by_time.get(_moment(item["timestamp"]), "?") for item in found]
+
+
+def settled(client: Client, limit: float = 3600.0) -> None:
+    """Wait until nothing is pending: neither a change nor a vector."""
+    deadline = time.monotonic() + limit
+    quiet = 0
+    while quiet < 3 and time.monotonic() < deadline:
+        _, body = client.request("GET", "/health")
+        cascade = json.loads(body)["cascade"]
+        quiet = quiet + 1 if cascade["pending"] == 0 and cascade["state"] == "fresh" else 0
+        time.sleep(0.3)
 
 
 class Plain:
@@ -271,7 +272,7 @@ def measure(
     served = Served(client, kind)
     for memory in memories:
         served.ingest(memory)
-    served.settle()
+    settled(client)
     scored: dict[str, list[dict[str, float]]] = defaultdict(list)
     by_cat: dict[str, list[dict[str, float]]] = defaultdict(list)
     let_in: list[bool] = []
@@ -353,7 +354,7 @@ def silence(client: Client) -> dict[str, dict[str, float]]:
         memory = Memory(language, "Alice", units)
         served = Served(client, "silence")
         served.ingest(memory)
-        served.settle()
+        settled(client)
         own = [
             any(
                 item["text"] == kept.notes[place]
@@ -385,7 +386,7 @@ def first_steps(client: Client, sizes: Sequence[int] = (1, 3, 10)) -> dict[str, 
                 ]
                 memory = Memory(f"{number}-{size}-{start}", first.name, units)
                 served.ingest(memory)
-                served.settle()
+                settled(client)
                 for note, asked in chosen:
                     for text in asked:
                         found = served.ask(memory, text, evidence=5, for_injection=True)["evidence"]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 import sys
-from pathlib import Path
+
+from tools.each_file import look
 
 ALWAYS = {"utcnow", "utcfromtimestamp", "today", "localtime"}
 NEEDS_ZONE = {"now": 1, "fromtimestamp": 2, "astimezone": 1}
@@ -43,18 +44,7 @@ def naive_in(source: str, name: str) -> list[str]:
 
 
 def main(argv: list[str]) -> int:
-    root = Path(argv[1]) if len(argv) > 1 else Path(__file__).parent.parent / "src" / "cairn"
-    files = sorted(root.rglob("*.py")) if root.is_dir() else []
-    if not files:
-        print(f"{root}: no Python files to check", file=sys.stderr)
-        return 2
-    try:
-        found = [line for file in files for line in naive_in(file.read_text(encoding="utf-8"), str(file))]
-    except (SyntaxError, UnicodeDecodeError) as error:
-        print(f"cannot be read as Python: {error}", file=sys.stderr)
-        return 2
-    print("\n".join(found)) if found else None
-    return 1 if found else 0
+    return look(argv, "src/cairn", "*.py", naive_in)
 
 
 if __name__ == "__main__":

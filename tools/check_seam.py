@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable
-from pathlib import Path
+
+from tools.each_file import look
 
 VERBS = {"resolve", "read", "write", "list", "exists", "info", "mkdir"}
 PATHS = {"Path", "PurePath", "PosixPath", "WindowsPath", "PurePosixPath", "PureWindowsPath", "PathLike"}
@@ -75,18 +76,7 @@ def _words(annotation: ast.expr) -> set[str]:
 
 
 def main(argv: list[str]) -> int:
-    root = Path(argv[1]) if len(argv) > 1 else Path(__file__).parent.parent / "src" / "cairn"
-    files = sorted(root.rglob("*.py")) if root.is_dir() else []
-    if not files:
-        print(f"{root}: no Python files to check", file=sys.stderr)
-        return 2
-    try:
-        leaks = [leak for file in files for leak in leaks_in(file.read_text(encoding="utf-8"), str(file))]
-    except (SyntaxError, UnicodeDecodeError) as error:
-        print(f"cannot be read as Python: {error}", file=sys.stderr)
-        return 2
-    print("\n".join(leaks)) if leaks else None
-    return 1 if leaks else 0
+    return look(argv, "src/cairn", "*.py", leaks_in)
 
 
 if __name__ == "__main__":

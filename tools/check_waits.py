@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 import sys
-from pathlib import Path
+
+from tools.each_file import look
 
 WATCHES = {
     name + ending
@@ -35,18 +36,7 @@ def watches_in(source: str, name: str) -> list[str]:
 
 
 def main(argv: list[str]) -> int:
-    root = Path(argv[1]) if len(argv) > 1 else Path(__file__).parent.parent / "tests"
-    files = sorted(root.rglob("test_*.py")) if root.is_dir() else []
-    if not files:
-        print(f"{root}: no tests to check", file=sys.stderr)
-        return 2
-    try:
-        found = [line for file in files for line in watches_in(file.read_text(encoding="utf-8"), str(file))]
-    except (SyntaxError, UnicodeDecodeError) as error:
-        print(f"cannot be read as Python: {error}", file=sys.stderr)
-        return 2
-    print("\n".join(found)) if found else None
-    return 1 if found else 0
+    return look(argv, "tests", "test_*.py", watches_in)
 
 
 if __name__ == "__main__":

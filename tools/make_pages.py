@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 from collections.abc import Iterable
 from typing import Any, get_args, get_origin
 
+import cairn
 from cairn.memory import Memories, Memory
 from cairn.operations.check import options_of
+from cairn.operations.recalling import Recalled, RecalledItem
 from cairn.operations.table import REQUIRED, Field, Operation, fields_of, operations_of
+from cairn.retrieval.answers import SearchResult
+from cairn.retrieval.listing import GetResult
 from cairn.surfaces.routes import ROUTES, Route
+from cairn.talk import AddOutcome, FlushOutcome
 
 ROOMS = ((Memory, "memory"), (Memories, "memory.memories"))
 PYTHON_HEAD = """# Python
@@ -29,6 +35,23 @@ async with cairn.open("~/.cairn") as memory:  # the same calls, awaited
 
 Both give the calls below; `memory.memories` holds those about governed memories. Bad input raises `cairn.Invalid`, a
 missing thing `cairn.NotFound`; all errors are `cairn.CairnError`. `help(memory.search)` shows the same words.
+
+Open a memory once in a process and share it: calls come from any threads, tasks and event loops at once. Who enters it again
+(`async with memory` in a handler) shares it, and the last to leave closes it. A call that was cancelled or timed out may still be
+done: give `add` an `idempotency_key` to send it again. Several processes may have one root open. A memory is not for a child made by
+fork, and cannot be pickled: a child opens its own, by its root, where it was spawned or its parent had none open (gunicorn: in
+`post_fork` or the lifespan of the app, not with `--preload`). One that is still open when the program ends is closed then.
+"""
+
+
+ANSWERS = (
+    AddOutcome, FlushOutcome, SearchResult, cairn.Hit, cairn.Evidence, cairn.Freshness, GetResult, Recalled, RecalledItem,
+    cairn.Verdict, cairn.Message, cairn.ContentItem, cairn.ToolCall,
+)  # fmt: skip
+ANSWERS_HEAD = """## What calls answer
+
+The values that the main calls give back. `as_data()` of a `SearchResult` or a `GetResult` is the same as HTTP answers, with
+tags and metadata as values. Mappings have the fields that [HTTP](http.md#reference) tells of the route of the same name.
 """
 
 
@@ -94,7 +117,32 @@ def python_page() -> str:
             lines += [f"### {name}.{row.name}", "", row.summary, ""]
             lines += table_of(row.fields, wire=False)
             lines += [f"Returns `{returns}`.", ""]
+    lines.append(ANSWERS_HEAD)
+    for one in ANSWERS:
+        lines += [
+            f"### {one.__name__}",
+            "",
+            inspect.cleandoc(one.__doc__ or ""),
+            "",
+            "| attribute | type |",
+            "|---|---|",
+        ]
+        lines += [f"| `{name}` | {_typed(kind)} |" for name, kind in _attributes(one)]
+        lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _attributes(one: type) -> list[tuple[str, str]]:
+    """The fields of a value, and what it says by a property."""
+    told = [(field.name, str(field.type)) for field in dataclasses.fields(one)]  # type: ignore[arg-type]
+    made = [(name, value) for name, value in vars(one).items() if isinstance(value, property)]
+    return told + [
+        (name, str(inspect.signature(value.fget).return_annotation)) for name, value in made if value.fget
+    ]
+
+
+def _typed(kind: str) -> str:
+    return f"`{kind}`".replace("|", "\\|")
 
 
 def http_reference() -> str:

@@ -39,7 +39,7 @@ MUTATIONS = (
     Mutation(
         "a journal line is not flushed",
         "engines/journals.py",
-        "                        if any(one.sync for one in batch):\n                            _flush(file)\n",
+        "                if any(one.sync for one in batch):\n                    _flush(file)\n",
         "",
         ("tests/crash/test_flushes.py",),
     ),
@@ -96,9 +96,9 @@ MUTATIONS = (
     Mutation(
         "cells a crash left are not finished",
         "talk/capture.py",
-        "        unfinished = self._pending.unfinished()\n        sessions = set(unfinished.values())\n",
+        "        unfinished = self._pending.unfinished()\n        sessions = {(one.space, one.session_id) for one in unfinished.values()}\n",
         "        unfinished = self._pending.unfinished()\n        if not everywhere:\n            return 0\n"
-        "        sessions = set(unfinished.values())\n",
+        "        sessions = {(one.space, one.session_id) for one in unfinished.values()}\n",
         (KILLS, "tests/test_talk_capture.py"),
     ),
     Mutation(
@@ -210,8 +210,8 @@ MUTATIONS = (
     Mutation(
         "credentials are not taken out",
         "governed/memories.py",
-        '        if self.settings.keeping.secrets != "allow":\n            done = [redact',
-        "        if False:\n            done = [redact",
+        '        if self.settings.keeping.secrets == "allow":\n            return list(texts)',
+        "        if True:\n            return list(texts)",
         ("tests/test_governed_gate.py",),
     ),
     Mutation(
