@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.language import asking, dates, sentences, tongues
+from cairn.language import asking, dates, phrases, sentences, tongues
 from tests.chaos.patterns import grows
 from tests.waiting import calls_of
 
@@ -289,8 +289,8 @@ def test_a_sentence_of_thousands_of_days_costs_a_bounded_look():
 def test_a_pattern_is_compiled_when_a_sentence_has_what_it_needs() -> None:
     """Most of a language's patterns need a weekday, a month or a unit: the first time named does not compile them all."""
     said = "I went there yesterday"
-    dates._rules.cache_clear()
-    rules = dates._words_of(tongues.spoken_in(said)).rules[1]
+    phrases._rules.cache_clear()
+    rules = phrases.words_of(tongues.spoken_in(said)).rules[1]
     first = calls_of(lambda: dates.mentions(said, MONDAY))["compiled"]
     assert 0 < first < len(rules) / 2
     assert calls_of(lambda: dates.mentions("we leave on 17 October 2023", MONDAY))["compiled"] > 0
@@ -331,7 +331,7 @@ def test_the_times_of_a_question_are_looked_for_once():
 @pytest.mark.parametrize("code", sorted(tongues.known()))
 def test_no_rule_of_a_language_works_with_the_square_of_a_text(code: str) -> None:
     """A run of numerals, digits or letters is gone through once, not once more from each of its signs."""
-    rules = [pattern() for _, pattern, *_ in dates._rules(tongues.known()[code])[1]]
+    rules = [pattern() for _, pattern, *_ in phrases._rules(tongues.known()[code])[1]]
     assert rules
     for unit in ("一", "十", "两", "0", "0 ", "漢", "年", "a"):
         assert [one.pattern for one in rules if grows(one, unit)] == [], unit
