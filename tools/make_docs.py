@@ -12,7 +12,6 @@ import ast
 import inspect
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import get_type_hints
@@ -24,7 +23,6 @@ from cairn.surfaces.http import VERSIONS
 from cairn.surfaces.openapi import describe
 from cairn.surfaces.routes import ROUTES
 from tools.make_pages import http_reference, python_page
-from tools.make_twin import twin
 
 DOCS = Path(__file__).parent.parent / "docs"
 START, END = "<!-- reference: made by `make docs` -->", "<!-- end of reference -->"
@@ -107,25 +105,6 @@ def settings_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def formatted(text: str) -> str:
-    """Python text as the formatter leaves it."""
-    ruff = Path(sys.executable).with_name("ruff")
-    ran = [
-        ruff,
-        "check",
-        "--select",
-        "I,F401",
-        "--fix",
-        "--quiet",
-        "--stdin-filename",
-        "src/cairn/aio.pyi",
-        "-",
-    ]
-    text = subprocess.run(ran, input=text, capture_output=True, text=True, check=True).stdout
-    ran = [ruff, "format", "--stdin-filename", "src/cairn/aio.pyi", "-"]
-    return subprocess.run(ran, input=text, capture_output=True, text=True, check=True).stdout
-
-
 def with_reference(name: str, reference: str) -> str:
     """A page as it stands, with the part between the marks made anew."""
     page = (DOCS / name).read_text(encoding="utf-8")
@@ -177,7 +156,6 @@ def made() -> dict[str, str]:
     document = json.dumps(describe(ROUTES, VERSIONS), indent=1, ensure_ascii=False) + "\n"
     return {
         "openapi.json": document,
-        "../src/cairn/aio.pyi": formatted(twin()),
         "settings.md": settings_page(),
         "architecture.md": with_reference("architecture.md", background_table()),
         "glossary.md": with_reference("glossary.md", classes_table()),
