@@ -126,6 +126,35 @@ def test_a_message_is_told_with_the_days_it_meant(memory: Memory) -> None:
     )
 
 
+def test_an_answer_is_told_with_the_question_it_follows(memory: Memory) -> None:
+    """Who asked then used the words of who asks now; the answer shares none. A question back is no answer."""
+    now = int(time.time() * 1000)
+    said = [
+        ("me", "Nine users could not log in. Why did the load test break at 800 users?"),
+        ("bot", "Connections: each of twenty held one while it waited for the tax service."),
+        ("me", "Good. Why did the load test break last year?"),
+        ("bot", "Which one do you mean?"),
+    ]
+    turns = [
+        {
+            "sender_id": who,
+            "role": "assistant" if who == "bot" else "user",
+            "timestamp": now + at,
+            "content": text,
+        }
+        for at, (who, text) in enumerate(said)
+    ]
+    memory.add("s1", turns)
+    memory.flush("s1")
+    memory.sync()
+    query = "why did the load test break at 800 users"
+    found = memory.search(query, user_id="me", evidence=5, for_injection=True, method="keyword")
+    told = [one.text for one in found.evidence or ()]
+    assert told[:2] == [said[0][1], said[1][1]] and said[3][1] not in told
+    assert "tax service" in memory.recall(query, method="keyword").prompt
+    assert memory.search(query, user_id="me", evidence=5, method="keyword").evidence[1].text == said[2][1]
+
+
 def test_what_a_tool_said_is_not_told(memory: Memory) -> None:
     """Words of tools and pages wait for a person before they reach a prompt."""
     memory.remember("The vendor supports TLS 1.3.", origin="web")

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cairn.index import filters
@@ -45,6 +46,7 @@ _ROWS_OF_A_NAME = 9
 _EXCERPT_CHARS, _EXCERPT_MESSAGES = 2 * PASSAGE_BYTES, 3
 GAP = "[…]"
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_NONE: Mapping[int, Any] = MappingProxyType({})
 # Which kinds of rows a list holds, where that is more than its own.
 ROWS_SHOWN_AS = {"agent_document": AGENT_DOCUMENTS, "agent_skill": ("agent_skill", SKILL_FILE)}
 
@@ -516,13 +518,14 @@ class ScopeQuestion:
         ]
         if first < 0:
             return {"evidence": () if count else None}
-        gate = None
+        gate, answers = None, dict[int, int]()
         if self.request.for_injection:
             lead = talk.at[[*(chosen or more)[:3], first]]
             gate = _Gate(float(scores[first]), float(self._fits(lead).max()))
+            chosen, answers = rank.with_answers(chosen, talk, self.allowed[talk.at])
         return {
-            "evidence": self._evidence(chosen, gate, scores, parts, over) if count else None,
-            "unflushed": self._evidence(more, gate, scores, parts, {}),
+            "evidence": self._evidence(chosen, gate, scores, parts, over, answers) if count else None,
+            "unflushed": self._evidence(more, gate, scores, parts),
         }
 
     def _near(self, talk: rank.TalkOrder, places: Sequence[int]) -> np.ndarray:
@@ -581,7 +584,7 @@ class ScopeQuestion:
         is_open = np.flatnonzero((talk.cell < 0) & self.allowed[talk.at])
         times = self.corpus.timestamp_ms[talk.at[is_open]]
         last = is_open[np.sort(np.argsort(times, kind="stable")[-count:])]
-        return self._evidence(last.tolist(), None, np.zeros(len(talk), np.float32), {}, {})
+        return self._evidence(last.tolist(), None, np.zeros(len(talk), np.float32), {})
 
     def _ended(self, talk: rank.TalkOrder, places: Sequence[int]) -> tuple[list[int], dict[int, Row]]:
         """`places` with what is over behind what ended it, and for each such place the fact of it that is over."""
@@ -622,9 +625,13 @@ class ScopeQuestion:
         gate: _Gate | None,
         scores: np.ndarray,
         parts: Mapping[str, np.ndarray],
-        over: Mapping[int, Row],
+        over: Mapping[int, Row] = _NONE,
+        answers: Mapping[int, int] = _NONE,
     ) -> tuple[Evidence, ...]:
-        """The messages at `places` of the talk, best first, that pass every rule."""
+        """The messages at `places` of the talk, best first, that pass every rule.
+
+        Each of `answers` passes and is scored as the question is that it answers.
+        """
         import numpy as np
 
         if not places:
@@ -639,16 +646,19 @@ class ScopeQuestion:
         wanted = corpus.rowid[at].tolist()
         inside = corpus.rowid[self.part[at]].tolist()
         rows = self._rows([*wanted, *inside, *sorted(set(about.values()))])
-        fits = self._fits(at).tolist()
+        asks = [answers.get(place, place) for place in places]
+        own = self._fits(at)
+        fits = np.maximum(own, own[[places.index(place) for place in asks]]).tolist()
+        scores = np.maximum(scores[list(places)], scores[asks])
         shown = falling(fits if self.by_cosine is None else np.clip(self.by_cosine[at], 0.0, 1.0).tolist())
         out = []
-        for place, rowid, part, fit, score in zip(places, wanted, inside, fits, shown, strict=True):
+        for place, rowid, part, fit, rated, score in zip(
+            places, wanted, inside, fits, scores.tolist(), shown, strict=True
+        ):
             row = rows.get(rowid)
             if row is None or (self.request.min_score is not None and score < self.request.min_score):
                 continue
-            if gate is not None and (
-                not gate.lets(float(scores[place]), fit, self.least) or says_nothing(row.text)
-            ):
+            if gate is not None and (not gate.lets(rated, fit, self.least) or says_nothing(row.text)):
                 continue
             text, passage = _passage(row, rows.get(part, row))
             linked = rows.get(about.get(place, -1))

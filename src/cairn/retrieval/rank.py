@@ -671,6 +671,34 @@ def renamed_first(
     return order, out
 
 
+def with_answers(
+    ranked: Sequence[int], talk: TalkOrder, usable: np.ndarray
+) -> tuple[list[int], dict[int, int]]:
+    """The places `ranked`, each that asks with what was said right after it behind it; for each such answer its question.
+
+    An answer is the next turn of the same session, by somebody else, that does more than ask back.
+    """
+    order: list[int] = []
+    answers: dict[int, int] = {}
+    for place in ranked:
+        if place in answers:
+            continue
+        order.append(place)
+        after = place + 1
+        if (
+            talk.question[place]
+            and after < len(talk)
+            and talk.same[place]
+            and talk.sender[after] != talk.sender[place]
+            and not talk.only_asks[after]
+            and usable[after]
+            and after not in order
+        ):
+            order.append(after)
+            answers[after] = place
+    return order, answers
+
+
 def spread(ranked: Sequence[int], scores: np.ndarray, talk: TalkOrder, count: int) -> list[int]:
     """The best `count` of the places `ranked`; from its third on, a session's count less and less.
 
