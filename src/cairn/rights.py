@@ -209,18 +209,37 @@ def check_name(name: str) -> str:
     return name
 
 
+def split_rights(rights: str) -> list[str]:
+    """The words of a text of rights.
+
+    Raises:
+        Invalid: there is none. An empty text is a variable that was not set more often than a wish for every right.
+    """
+    if words := rights.split():
+        return words
+    raise Invalid(
+        f'No right is named: say "rw" for all but admin, or what is allowed: {_WORDS}. Nothing was made.',
+        field="rights",
+    )
+
+
 def grant_of(digest: bytes, name: str, words: Sequence[str]) -> Grant:
     """What the words after a secret allow.
 
     Raises:
-        Invalid: a word that has no meaning.
+        Invalid: a word that has no meaning, or one that is there twice, so that the second would undo the first.
     """
     limits: dict[str, frozenset[str]] = {}
     named: dict[str, bool] = {}
     write, admin, rate = True, False, 0
     expires: datetime | None = None
+    seen: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
+        about = "r" if word == "rw" else key.removeprefix("-")
+        if about in seen:
+            raise Invalid(_twice(seen[about], word), field="rights")
+        seen[about] = word
         if word in {"r", "rw"}:
             write = word == "rw"
         elif word.removeprefix("-") in _RIGHTS:
@@ -228,8 +247,13 @@ def grant_of(digest: bytes, name: str, words: Sequence[str]) -> Grant:
         elif word == "admin":
             admin = True
         elif key in {"app", "project", "owner"} and value:
+            if "" in (names := value.split(",")):
+                raise Invalid(
+                    f'"{word[:60]}" has an empty name: write {key}=a or {key}=a,b without blanks, or leave it out for all.',
+                    field="rights",
+                )
             if value != "*":
-                limits[key] = frozenset(value.split(","))
+                limits[key] = frozenset(names)
         elif key == "rate" and value.isascii() and value.isdigit() and 0 < int(value) <= 1_000_000:
             rate = int(value)
         elif key == "expires" and value:
@@ -260,6 +284,14 @@ def grant_of(digest: bytes, name: str, words: Sequence[str]) -> Grant:
         rate=rate,
         expires=expires,
     )
+
+
+def _twice(before: str, word: str) -> str:
+    key, equals, _ = word.partition("=")
+    listed = (
+        f" Several stand in one list: {key}=a,b." if equals and key in {"app", "project", "owner"} else ""
+    )
+    return f'"{before[:60]}" and "{word[:60]}" cannot both hold: leave one out.{listed}'
 
 
 def end_of(text: str, now: datetime | None = None) -> datetime:

@@ -154,6 +154,13 @@ def test_what_ends_ends(tmp_path):
         "admin owner=a",
         "admin -pin",
         "root",
+        "owner=,",
+        "owner=alice,",
+        "app=,,",
+        "r rw",
+        "r r",
+        "owner=a owner=b",
+        "promote -promote",
     ):
         with pytest.raises(Invalid):
             grant_of(b"", "x", words.split())
@@ -170,6 +177,24 @@ def test_what_ends_ends(tmp_path):
             memory.add_token("x")
         with pytest.raises(NotFound, match="There are: x"):
             memory.revoke_token("y")
+
+
+def test_a_token_of_empty_words_is_refused_not_made_for_everything(tmp_path):
+    """An unset variable gives no right and no endless life, at the command line, over HTTP and in Python; nothing is made."""
+    root = tmp_path / "root"
+    for words in (("--rights", ""), ("--rights", "  "), ("--rights", "r", "--expires", "")):
+        code, made, told = typed(root, "token", "add", "ci", *words)
+        assert (code, made) == (2, "")
+        assert ('"rw" for all but admin' in told) or ('expires "" is no end' in told)
+    with serving(root, env={**QUIET, "CAIRN_SERVER__TOKENS": f"{OLD} rw admin name=ops"}) as server:
+        for body in ({"name": "web", "rights": ""}, {"name": "web", "rights": "r", "expires": ""}):
+            status, answer = server.call("POST", "/api/v1/tokens", body, headers=bearer(OLD))[:2]
+            assert (status, answer["error"]["code"]) == (422, "INVALID_INPUT")
+    with cairn.open_blocking(root) as memory:
+        with pytest.raises(Invalid, match=r"\[owner=o\]"):
+            memory.add_token("script", " ")
+        assert memory.tokens() == []
+        assert memory.add_token("script")["rights"] == "rw"
 
 
 def test_every_token_is_compared_whichever_is_right(monkeypatch):

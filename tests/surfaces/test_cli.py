@@ -50,6 +50,25 @@ def test_first_minutes(cli):
     assert "alice: I keep bees" in out
 
 
+def test_an_empty_name_is_refused_not_taken_for_everybody(cli):
+    """A variable that was not set (`--user "$WHO"`) neither lists everybody nor writes into the memory of the person here."""
+    cli("add", "--session", "s1", "--sender", "alice", "I keep bees")
+    cli("flush", "--session", "s1")
+    for words in (
+        ("timeline", "--user", ""),
+        ("search", "--user", "", "bees"),
+        ("remember", "I keep bees", "--user", ""),
+        ("memories", "forget", "--words", "keep bees", "--user", "", "--yes"),
+        ("memories", "list", "--scope", "user", "--owner", ""),
+        ("audit", "--token", ""),
+    ):
+        code, out, err = cli(*words)
+        assert (code, out) == (2, "")
+        assert "the name is empty: name one, or leave the option out" in err
+    assert cli("search", "--user", "alice", "bees")[0] == 0
+    assert cli("memories", "list")[0] == 1, "nothing was remembered"
+
+
 def test_a_person_alone_with_the_memory_names_nobody(cli):
     """What is said and asked without an owner is the person's of the settings."""
     cli("init")
@@ -131,7 +150,7 @@ def test_global_options_stand_on_either_side(cli, before, tmp_path):
         (["reextract", "--date", "2026-13-45"], 2, "2026-13-45"),
         (["reextract", "--date", "20260601"], 2, "20260601"),
         (["reextract", "--user", "../x"], 2, "user_id"),
-        (["reextract", "--session", ""], 2, "session_id"),
+        (["reextract", "--session", ""], 2, "--session: the name is empty"),
         (["search", "--user", "a", "--as-of", "2026-13-45", "x"], 2, "as_of"),
         (["search", "--user", "a", "--as-of", "0001-01-01T00:00:00+14:00", "x"], 2, "as_of"),
         (["get", "episode", "--user", "a", "--page", "0"], 2, "page"),

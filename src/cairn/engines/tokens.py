@@ -25,7 +25,7 @@ from cairn.canonical import from_json
 from cairn.engines import plain
 from cairn.engines.tree import Tree
 from cairn.errors import CairnError, Conflict, Misconfigured, NotFound
-from cairn.rights import Grant, check_name, digest_of, end_of, grant_of
+from cairn.rights import Grant, check_name, digest_of, end_of, grant_of, split_rights
 from cairn.seams import Clock, Locator, Locks
 
 if TYPE_CHECKING:
@@ -142,8 +142,10 @@ class TokenFile:
                 setting="server.tokens",
             ) from None
 
-    def add(self, name: str, rights: str, expires: str, *, locks: Locks, clock: Clock) -> tuple[Token, str]:
-        """Make a token; the token and its secret, which is kept nowhere.
+    def add(
+        self, name: str, rights: str | None, expires: str | None, *, locks: Locks, clock: Clock
+    ) -> tuple[Token, str]:
+        """Make a token; the token and its secret, which is kept nowhere. `rights` that say nothing are not all rights.
 
         Raises:
             Invalid: a name, words or an end that cannot be.
@@ -151,9 +153,9 @@ class TokenFile:
         """
         now = clock.now().astimezone(UTC)
         secret = PREFIX + secrets.token_urlsafe(32)
-        words = rights.split()
+        words = split_rights(rights) if rights is not None else []
         grant = grant_of(b"", check_name(name), words)
-        end = end_of(expires, now) if expires else grant.expires
+        end = end_of(expires, now) if expires is not None else grant.expires
         kept = " ".join(word for word in words if not word.startswith(("expires=", "name=")))
         made = Token(
             name,

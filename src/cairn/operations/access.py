@@ -35,17 +35,18 @@ class Access(Room):
         self,
         name: TokenName,
         rights: Annotated[
-            str,
+            str | None,
             says(
                 "what it may do, in the words of server.tokens; all but admin without",
                 "r owner=alice",
                 high=2000,
             ),
-        ] = "",
+        ] = None,
         *,
         expires: Annotated[
-            str, says("when it ends: a day, a time with its zone, or a span (90d, 12h)", "90d", high=40)
-        ] = "",
+            str | None,
+            says("when it ends: a day, a time with its zone, or a span (90d, 12h)", "90d", high=40),
+        ] = None,
     ) -> dict[str, Any]:
         """Make a token for the HTTP server; running servers take it from the next call on.
 

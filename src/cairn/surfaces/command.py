@@ -35,6 +35,8 @@ SHORT = {
     "file_scope_pattern": "--files",
 }
 EVERYWHERE = {"app_id": "app", "project_id": "project"}
+WHO = {*SHORT, "owner", "token"} - {"file_scope_pattern"}
+"""Fields that name somebody or something: an option for one of them that is left empty is refused, not taken for all."""
 STEPS = "procedure"
 """A text that may be given line by line: the option again for each step."""
 PERSONAL = {"user": "a user's", "agent": "an agent's", "mission": "a mission's"}
@@ -141,7 +143,7 @@ class Command:
             _option(group if is_one else parser, one, flag, needed=not is_one)
         for scope in self._personal:
             words = f"{PERSONAL[scope]}: short for --scope {scope} --owner"
-            parser.add_argument(f"--{scope}", dest=f"of_{scope}", metavar="TEXT", help=words)
+            parser.add_argument(f"--{scope}", dest=f"of_{scope}", metavar="TEXT", action=_Named, help=words)
         self.declare_others(parser)
 
     def declare_others(self, parser: argparse.ArgumentParser) -> None:
@@ -254,8 +256,21 @@ def _option(home: Any, one: Field, flag: str, *, needed: bool) -> None:
         options["metavar"] = "JSON"
     else:
         number = next((kind for kind in (int, float) if kind in kinds), None)
+        if one.name in WHO:
+            options["action"] = _Named
         options |= {"type": number or str, "metavar": "N" if number is int else "X" if number else "TEXT"}
     home.add_argument(flag, **options)
+
+
+class _Named(argparse.Action):
+    """Takes a name. An empty one is a variable that was not set more often than a wish for everybody."""
+
+    def __call__(
+        self, _parser: Any, args: argparse.Namespace, value: Any, _option: str | None = None
+    ) -> None:
+        if not value:
+            raise argparse.ArgumentError(self, "the name is empty: name one, or leave the option out")
+        setattr(args, self.dest, value)
 
 
 def _kinds(one: Field) -> tuple[Any, ...]:
