@@ -121,7 +121,7 @@ def test_without_a_watcher_the_next_scan_finds_the_edit(live):
     until(lambda: not daemon.health()["watching"], "a watch that is refused is no watch")
     assert daemon.health()["healthy"], "scans carry on; nothing is wrong"
     file.write_text(file.read_text().replace("after", "finally"))
-    world.indexer.catch_up(LONG)
+    world.waits.catch_up(LONG)
     assert world.hits("finally") == [entry]
 
 

@@ -157,7 +157,7 @@ def test_vectors_of_a_text_that_went_meanwhile_are_not_kept(memory, monkeypatch)
     memory.parts.daemon.stop()
     say(memory)
     memory.flush("s1")
-    memory.parts.indexer.wait()
+    memory.parts.waits.wait()
     rows = index.pending(10)
     assert any(CANARY in row.text for row in rows)
     from cairn.engines.embedders import HashingEmbedder

@@ -58,7 +58,7 @@ def test_forget_leaves_no_byte_in_root_or_index(tmp_path: Path, engine: str) -> 
         )
         assert verdict.memory is not None
         pages.refresh(parts.keeper, space)
-        parts.indexer.catch_up(LONG)
+        parts.waits.catch_up(LONG)
         if engine == "lancedb":
             parts.lance.fold(parts.index)
             parts.lance.load(wait=True)
@@ -105,7 +105,7 @@ def test_a_lone_command_that_forgets_leaves_the_tables_ready(tmp_path: Path) -> 
     try:
         for number in range(4):
             parts.keeper.remember(f"Dana keeps lamp number {number} in the {CANARY}.", scope=dana)
-        parts.indexer.catch_up(LONG)
+        parts.waits.catch_up(LONG)
         parts.lance.fold(parts.index)
         birth = parts.lance.state()["kinds"]["memory"]["birth"]
 
@@ -165,7 +165,7 @@ def test_what_was_recalled_is_not_captured_as_said(tmp_path: Path) -> None:
             ]
             parts.capture.add(Space(), "s1", messages)
         parts.capture.flush(Space(), "s1")
-        parts.indexer.catch_up(LONG)
+        parts.waits.catch_up(LONG)
         assert [name for name in _holding(root) if ".index" not in name] == [
             n for n in held if ".index" not in n
         ]

@@ -107,7 +107,7 @@ def _rebuilt_with_a_loss(world: Indexed, entries: list[str], lost: str, at: int)
         if indexer.status().state == "fresh":
             assert world.hits("heron") == entries, f"{lost} lost before step {at}: fresh, and not whole"
     indexer._queue, indexer._index = world.state, world.index
-    indexer.wait()
+    world.waits.wait()
     assert (world.hits("heron"), indexer.status().state) == (entries, "fresh"), (lost, at)
     return steps >= at
 

@@ -124,19 +124,19 @@ def test_only_the_edited_entry_is_embedded_again(tmp_path):
     world = Indexed(tmp_path, embedder=lambda: embedder)
     for text in ("alpha one", "beta two", "gamma three"):
         world.episode(text)
-    world.indexer.catch_up(10, embed=True)
+    world.waits.catch_up(10, embed=True)
     assert sorted(embedder.asked) == ["alpha one", "beta two", "gamma three"]
     embedder.asked.clear()
     file = world.note_path()
     file.write_text(file.read_text().replace("beta two", "beta changed"))
-    world.indexer.catch_up(10, embed=True)
+    world.waits.catch_up(10, embed=True)
     assert embedder.asked == ["beta changed"]
     assert world.hits("two") == []
     [changed] = world.hits("changed")
     before = world.index.find(ALICE, [changed])[0]
     embedder.asked.clear()
     file.write_text(file.read_text().replace("**session_id**: s1", "**session_id**: s2"))
-    world.indexer.catch_up(10, embed=True)
+    world.waits.catch_up(10, embed=True)
     after = world.index.find(ALICE, [changed])[0]
     assert embedder.asked == []
     assert (after.session_id, after.rowid, after.content_sha256) == (
@@ -343,7 +343,7 @@ def test_what_is_kept_of_removed_rows_has_a_bound(world, monkeypatch):
     monkeypatch.setattr(rows, "_UNUSED_KEPT", 10)
     for n in range(60):
         world.episode(f"the boat of morning {n} is blue", day="2026-06-09")
-        world.indexer.catch_up(10, embed=True)
+        world.waits.catch_up(10, embed=True)
         world.note_path(day="2026-06-09").unlink()
         world.indexer.scan()
         world.sync()
@@ -362,10 +362,10 @@ def test_what_is_kept_of_removed_rows_has_a_bound(world, monkeypatch):
 def test_any_one_file_of_the_index_may_be_lost(world, lost):
     """Losing queue, rows or vectors alone is noticed and mended."""
     entry = world.episode("a row")
-    world.indexer.catch_up(10, embed=True)
+    world.waits.catch_up(10, embed=True)
     for file in (world.folder / ".index" / "sqlite").glob(f"{lost}*"):
         file.unlink()
-    world.indexer.catch_up(10, embed=True)
+    world.waits.catch_up(10, embed=True)
     assert world.hits("row") == [entry]
     assert world.indexer.status().state == "fresh"
     assert world.index.corpus(ALICE).has_vector.all()
@@ -395,9 +395,9 @@ def test_rebuild_keeps_vectors(tmp_path):
     embedder = CountingEmbedder()
     world = Indexed(tmp_path, embedder=lambda: embedder)
     ids = [world.episode(f"text {n}") for n in range(20)]
-    world.indexer.catch_up(10, embed=True)
+    world.waits.catch_up(10, embed=True)
     assert len(embedder.asked) == 20
-    world.indexer.rebuild()
+    world.waits.rebuild()
     assert world.hits("text") == ids
     assert world.indexer.waiting_for_vectors() == 0
     assert len(embedder.asked) == 20
@@ -422,7 +422,7 @@ def test_a_changed_model_embeds_again_and_never_mixes(tmp_path):
     embedders = [HashingEmbedder(64)]
     world = Indexed(tmp_path, embedder=lambda: embedders[-1])
     world.episode("hello world")
-    world.indexer.catch_up(10, embed=True)
+    world.waits.catch_up(10, embed=True)
     assert world.index.corpus(ALICE).vectors.shape == (1, 64)
     embedders.append(HashingEmbedder(32))
     world.index.use_model(embedders[-1].id)
@@ -430,7 +430,7 @@ def test_a_changed_model_embeds_again_and_never_mixes(tmp_path):
     assert corpus.vectors is None
     assert not corpus.has_vector.any()
     world.episode("another")
-    world.indexer.catch_up(10, embed=True)
+    world.waits.catch_up(10, embed=True)
     assert world.index.corpus(ALICE).vectors.shape == (2, 32)
     world.close()
 
@@ -438,7 +438,7 @@ def test_a_changed_model_embeds_again_and_never_mixes(tmp_path):
 def test_a_process_that_never_embeds_serves_the_vectors_there_are(world):
     """A reader beside the indexer sees the vectors of the rows' model, named in the corpus."""
     world.episode("hello world")
-    world.indexer.catch_up(10, embed=True)
+    world.waits.catch_up(10, embed=True)
     reader = Indexed(world.folder)
     corpus = reader.index.corpus(ALICE)
     assert (corpus.model, corpus.vectors.shape) == (HashingEmbedder(64).id, (1, 64))
@@ -454,7 +454,7 @@ def test_a_failing_embedder_leaves_keyword_search_whole(tmp_path):
 
     world = Indexed(tmp_path, embedder=lambda: Away(8))
     entry = world.episode("findable words")
-    world.indexer.catch_up(2, embed=True)
+    world.waits.catch_up(2, embed=True)
     assert world.hits("findable") == [entry]
     assert world.indexer.waiting_for_vectors() == 1
     world.close()
@@ -464,7 +464,7 @@ def test_corpus_follows_every_change(world):
     """The arrays of a scope are brought up to date by version and equal those loaded afresh."""
     rng = np.random.default_rng(7)
     ids = [world.episode(f"word{n} again") for n in range(30)]
-    world.indexer.catch_up(10, embed=True)
+    world.waits.catch_up(10, embed=True)
     held = world.index.corpus(ALICE)
     assert world.index.corpus(ALICE) is held, "the same object while nothing changed"
     note = world.root.note("episode", ALICE, DAY)
@@ -475,7 +475,7 @@ def test_corpus_follows_every_change(world):
         if any(row.entry_id == ids[drop] for row in world.all_rows()):
             world.notebook.remove(note, [ids[drop]])
         ids.append(world.episode(f"word{len(ids)} again"))
-        world.indexer.catch_up(10, embed=True)
+        world.waits.catch_up(10, embed=True)
         warm = world.index.corpus(ALICE)
         world.index._warm.clear()
         cold = world.index.corpus(ALICE)
@@ -487,7 +487,7 @@ def test_corpus_follows_every_change(world):
 def test_nearest_is_exact(world):
     """The vector leg of a scope in memory finds the row whose text was asked for."""
     ids = [world.episode(f"topic{n} details{n}") for n in range(10)]
-    world.indexer.catch_up(10, embed=True)
+    world.waits.catch_up(10, embed=True)
     query = HashingEmbedder(64).embed(["topic3 details3"])[0]
     best = by_meaning(world.index, ALICE, query)[0]
     assert world.index.rows(ALICE, [best])[0].entry_id == ids[3]
@@ -512,12 +512,12 @@ def test_pages_are_sorted_filtered_and_counted_exactly(world):
 def test_wait_covers_the_callers_own_write(world):
     """E86: after `wait(lsn)` the write is searchable; an LSN of a lost queue is met by a scan."""
     entry = world.episode("my own words")
-    assert world.indexer.wait(world.state.last_lsn(), LONG)
+    assert world.waits.wait(world.state.last_lsn(), LONG)
     assert world.hits("own") == [entry]
     shutil.rmtree(world.folder / ".index")
     world.close()
     again = Indexed(world.folder)
-    assert again.indexer.wait(10**6, LONG)
+    assert again.waits.wait(10**6, LONG)
     assert again.hits("own") == [entry]
     again.close()
 
@@ -543,12 +543,12 @@ def test_a_killed_indexer_is_replaced_at_once(world):
     )
     assert other.stdin is not None and other.stdout is not None
     assert other.stdout.readline().strip() == "claimed"
-    assert not world.indexer.wait(None, 0.2), "the other one holds the lease"
+    assert not world.waits.wait(None, 0.2), "the other one holds the lease"
     other.kill()
     other.wait()
     other.stdin.close()
     other.stdout.close()
-    assert world.indexer.wait(None, LONG)
+    assert world.waits.wait(None, LONG)
     assert len(world.hits("row")) == 3
 
 
@@ -608,7 +608,7 @@ def test_a_scan_sees_a_change_made_while_the_file_is_being_indexed(world, before
     world.index.apply = meanwhile
     world.indexer.drain()
     assert scanned[0].queued
-    assert reader.indexer.wait(scanned[0].lsn, LONG)
+    assert reader.waits.wait(scanned[0].lsn, LONG)
     assert reader.hits("orchard") == [entry]
     reader.close()
 
@@ -659,7 +659,7 @@ def test_what_is_known_of_one_place_is_told_without_all_the_others(tmp_path):
     world = Indexed(tmp_path)
     for scope in (ALICE, BOB):
         world.episode("a lantern", scope)
-    world.indexer.catch_up(LONG)
+    world.waits.catch_up(LONG)
     everything = world.index.known_paths()
     users = sorted({path.rpartition("/episodes")[0] + "/" for path in everything})
     assert len(users) == 2

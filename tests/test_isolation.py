@@ -27,7 +27,7 @@ def world(tmp_path):
     made = Indexed(tmp_path)
     for number, scope in enumerate(SCOPES):
         made.episode(f"the lantern of number{number}", scope)
-    made.indexer.catch_up(20, embed=True)
+    made.waits.catch_up(20, embed=True)
     yield made
     made.close()
 

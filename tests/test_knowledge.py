@@ -133,7 +133,7 @@ def test_a_rebuilt_index_knows_the_documents_again(tmp_path, notes):
         memory.knowledge_link(str(notes))
         memory.knowledge_add([str(tmp_path / "outside.md")])
         before = sorted(hit.entry_id for hit in (*found(memory, "water"), *found(memory, "narwhal")))
-        memory.parts.indexer.rebuild()
+        memory.parts.waits.rebuild()
         assert sorted(hit.entry_id for hit in (*found(memory, "water"), *found(memory, "narwhal"))) == before
         scope = found(memory, "water")[0].scope
         scanned = memory.parts.scan.of(scope)

@@ -18,7 +18,7 @@ from cairn.engines.large import Answering, LargeIndex
 from cairn.engines.rows import SqliteIndex
 from cairn.index.corpus import Ask, Moved, NewRow, Row
 from cairn.notes.notebook import Draft
-from cairn.retrieval import indexer
+from cairn.retrieval import waits
 from cairn.retrieval.answers import SearchRequest
 from cairn.retrieval.search import Searcher
 from cairn.seams import SystemClock
@@ -47,7 +47,7 @@ class LargeWorld(Indexed):
         self.embedded()
 
     def embedded(self) -> None:
-        self.indexer.catch_up(30, embed=True)
+        self.waits.catch_up(30, embed=True)
         assert self.indexer.waiting_for_vectors() == 0
 
     def fold(self) -> int:
@@ -85,8 +85,7 @@ def test_a_table_holds_whole_rows_and_answers_for_them(world):
     assert world.answering(ALICE) is world.index, "without tables memory answers"
     assert world.fold() == 420
     assert world.answering(ALICE) is world.large
-    import lancedb
-
+    
     table = lancedb.connect(world.folder / ".index" / "lancedb").open_table("episode")
     [row] = table.search().where(f"entry_id = '{world.ids[3].entry_id}' AND owner = 'bob'").to_list()
     assert (row["text"], row["session_id"], row["app"], row["track"]) == (text(3), "s3", "default", "user")
@@ -183,7 +182,7 @@ def test_broken_tables_are_made_anew(world, damage):
 def test_a_rebuilt_index_is_followed_from_the_start(world):
     """After a rebuild rows have other ids; the old tables are not believed."""
     world.fold()
-    world.indexer.rebuild()
+    world.waits.rebuild()
     world.embedded()
     assert world.answering(ALICE) is world.index
     assert world.top(text(9))[0] == text(9)
@@ -234,7 +233,7 @@ def test_a_rebuild_goes_on_for_as_long_as_it_moves(tmp_path, monkeypatch):
     world = Indexed(tmp_path)
     for n in range(12):
         world.notebook.append("episode", ALICE, f"2026-05-{n + 1:02}", [Draft({}, {"Content": text(n)})])
-    world.indexer.catch_up(LONG)
+    world.waits.catch_up(LONG)
     rows, drain, passed = world.index.about(ALICE).rows, world.indexer.drain, [0.0]
 
     def one_by_one(limit=None, within=()):
@@ -242,8 +241,8 @@ def test_a_rebuild_goes_on_for_as_long_as_it_moves(tmp_path, monkeypatch):
         return drain(1, within)
 
     monkeypatch.setattr(world.indexer, "drain", one_by_one)
-    monkeypatch.setattr(indexer, "time", SimpleNamespace(monotonic=lambda: passed[0]))
-    world.indexer.rebuild()
+    monkeypatch.setattr(waits, "time", SimpleNamespace(monotonic=lambda: passed[0]))
+    world.waits.rebuild()
     assert passed[0] > 90 and world.index.about(ALICE).rows == rows >= 12
     world.close()
 

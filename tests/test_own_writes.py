@@ -3,7 +3,7 @@
 import pytest
 
 import cairn
-from cairn.retrieval import indexer
+from cairn.retrieval import waits
 from tests.waiting import LONG, until
 
 NOW = 1_780_000_000_000
@@ -18,7 +18,7 @@ def said(text, at=NOW):
 def memory(tmp_path, monkeypatch):
     """A memory as a program or a server keeps it, on a machine where a moment is always enough."""
     for moment in ("_MOMENT_SECONDS", "_LOADING_SECONDS"):
-        monkeypatch.setattr(indexer, moment, LONG)
+        monkeypatch.setattr(waits, moment, LONG)
     with cairn.open_blocking(tmp_path, embedding__provider="hashing") as opened:
         yield opened
 
@@ -65,3 +65,13 @@ def test_a_question_does_not_wait_for_an_index_that_does_not_move(tmp_path):
         memory.remember("The ferry lies at berth 4.", "fact")
         found = memory.memories.search("ferry")
         assert found.freshness.pending == 1 and found.freshness.state != "fresh"
+
+
+def test_who_was_waited_for_least_lately_is_forgotten_first(memory, monkeypatch):
+    """What was waited for is remembered for so many owners, and never dropped for all at once."""
+    monkeypatch.setattr(waits, "_MOST_REMEMBERED", 2)
+    for owner in ("ana", "bert", "cleo"):
+        memory.add("port", [{**said("The ferry lies at berth 4."), "sender_id": owner}])
+        memory.search("where is the ferry", user_id=owner)
+    known = {within[0].split("/")[3] for within, _ in memory.parts.waits._waited}
+    assert known == {"cleo"}, "two of hers: for rows and for vectors"

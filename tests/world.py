@@ -37,6 +37,7 @@ from cairn.retrieval.answers import SearchRequest, SearchResult
 from cairn.retrieval.indexer import Indexer
 from cairn.retrieval.reading import in_passages
 from cairn.retrieval.search import Searcher
+from cairn.retrieval.waits import Waits
 from cairn.seams import Completion, Embedder, Locator
 from cairn.strategies import Strategy
 from cairn.strategies import options as ome
@@ -237,15 +238,23 @@ class World:
         return self._closing(SqliteIndex(self.index_dir))
 
     @cached_property
-    def indexer(self) -> Indexer:
+    def given_embedder(self) -> Callable[[], Embedder | None]:
         one = HashingEmbedder(64)
+        return self.embedder or (lambda: one)
+
+    @cached_property
+    def waits(self) -> Waits:
+        return Waits(self.indexer, self.state, self.index, self.given_embedder)
+
+    @cached_property
+    def indexer(self) -> Indexer:
         return Indexer(
             storage=self.storage,
             sessions=SessionLog(self.journals),
             locks=self.locks,
             queue=self.state,
             index=self.index,
-            embedder=self.embedder or (lambda: one),
+            embedder=self.given_embedder,
             on_edit=lambda rows: self.edited.extend(row.entry_id for row in rows),
             own=self.notebook.own,
         )
@@ -440,7 +449,7 @@ class Indexed(World):
         self.indexer._recent.min_chars = min_chars
 
     def sync(self) -> None:
-        self.indexer.catch_up(LONG)
+        self.waits.catch_up(LONG)
 
     def hits(self, words: str, scope: Scope = ALICE) -> list[str]:
         found = by_words(self.index, scope, tokens(words))

@@ -119,7 +119,7 @@ def _forget_too(parts: Parts) -> None:
     except (OSError, UnicodeDecodeError):
         since = ""
     gone = parts.storage.forgotten_elsewhere(since)
-    if gone is None or not parts.indexer.wait(parts.indexer.scan().lsn, _FORGET_SECONDS):
+    if gone is None or not parts.waits.wait(parts.indexer.scan().lsn, _FORGET_SECONDS):
         return
     parts.state.forget()
     if not (parts.index.scrub() and parts.state.scrub()):

@@ -4,7 +4,7 @@ Each part is a named stage, opened when it is first asked for and closed in reve
 
     ground      storage, root, journals, locks              opened with the root
     writing     state (the change queue), notebook, observer, keeper
-    reading     index, indexer, listing, searcher
+    reading     index, indexer, waits, listing, searcher
     talk        capture
     thinking    engine, writer, embedder
 
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from cairn.retrieval.lexical import NoteScan, ScannedScope
     from cairn.retrieval.listing import Listing
     from cairn.retrieval.search import Searcher
+    from cairn.retrieval.waits import Waits
     from cairn.strategies import EditEvent
     from cairn.strategies.engine import Engine
     from cairn.talk import Capture
@@ -411,6 +412,13 @@ class Parts:
         )
 
     @Stage
+    def waits(self) -> Waits:
+        """Lets callers wait for the index."""
+        from cairn.retrieval.waits import Waits
+
+        return Waits(self.indexer, self.state, self.index, self.embedder)
+
+    @Stage
     def derived(self) -> DerivedMaintenance:
         """Makes the index and the pages anew, for whoever holds the storage alone."""
         return _Derived(self)
@@ -441,7 +449,7 @@ class Parts:
             on_hits=self._count_hits,
             past=self._known_at,
             opposed=self._opposed,
-            on_asked=self.indexer.asked,
+            on_asked=self.waits.asked,
             on_behind=lambda: self.indexer.on_wanted(True),
             one_look=self.index.database.one_look,
             at_once=max(2, os.cpu_count() or 2),
@@ -601,7 +609,7 @@ class Parts:
         # number of one says nothing to another, where the change is in the storage that all of them see.
         if lsn is None or self.storage.is_shared:
             return self.catch_up(timeout, embed=embed, scope=scope)
-        return self.indexer.wait(lsn, timeout)
+        return self.waits.wait(lsn, timeout)
 
     def freshness(self, scope: Scope) -> Freshness:
         """How far the index is behind an owner's files, and what of theirs is not in it."""
@@ -616,7 +624,7 @@ class Parts:
         A lone call does its own indexing; else the background does, first of these scopes.
         """
         if self.daemon is not None:
-            self.indexer.wait_a_moment(self.traffic.written, scopes, embed=embed)
+            self.waits.wait_a_moment(self.traffic.written, scopes, embed=embed)
         else:
             try:
                 self.catch_up(10.0, embed=embed)
@@ -631,9 +639,9 @@ class Parts:
         from cairn.strategies.corrections import FollowCorrections
 
         before = self.index.version()
-        reached = self.indexer.reach(seconds, embed=embed, scope=scope)
+        reached = self.waits.reach(seconds, embed=embed, scope=scope)
         if self.engine.run_due(seconds=seconds, only=FollowCorrections.name):
-            reached = self.indexer.reach(seconds, embed=embed, scope=scope)
+            reached = self.waits.reach(seconds, embed=embed, scope=scope)
         if self.daemon is None:
             self.folder.after(before)
         return reached
@@ -737,7 +745,7 @@ class _Derived(DerivedMaintenance):
 
     def reindex(self, tier: Tier) -> None:
         if tier is Tier.LOCAL_INDEX:
-            self._parts.indexer.rebuild()
+            self._parts.waits.rebuild()
         elif tier is Tier.SHARED_ABSTRACTS:
             from cairn.governed import pages
 

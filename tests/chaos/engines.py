@@ -84,13 +84,13 @@ class TwoEngines:
         """An entry goes with a word that only it has, and no byte of either engine holds that word."""
         word, owner = f"once{self.random.randrange(10**9)}", self.random.choice(OWNERS)
         entry = self.world.episode(f"{word} {self.random.choice(WORDS)}", owner, session_id="s1")
-        self.world.indexer.catch_up(60, embed=True)
+        self.world.waits.catch_up(60, embed=True)
         if self.random.random() < 0.7:
             self.fold()
             assert any("lancedb" in name for name in held.holding(self.world.index_dir, word))
         assert held.holding(self.world.index_dir, word)
         self.world.notebook.remove(self.world.root.note("episode", owner, DAY), [entry])
-        self.world.indexer.catch_up(60, embed=True)
+        self.world.waits.catch_up(60, embed=True)
         if self.random.random() < 0.3:
             self.fold()
         assert self.world.index.scrub()
@@ -128,7 +128,7 @@ class TwoEngines:
     def step(self) -> str:
         [chosen] = self.random.choices(list(self.steps), list(self.steps.values()))
         chosen()
-        self.world.indexer.catch_up(60, embed=True)
+        self.world.waits.catch_up(60, embed=True)
         self.compare()
         return chosen.__name__
 
@@ -150,7 +150,7 @@ class TwoEngines:
         before = {owner: told(self.world.index, owner) for owner in OWNERS}
         with tempfile.TemporaryDirectory(prefix="cairn-anew-") as place:
             fresh = Indexed(self.folder, index_dir=Path(place))
-            fresh.indexer.catch_up(60, embed=True)
+            fresh.waits.catch_up(60, embed=True)
             tables = LanceTables(Path(place))
             tables.fold(fresh.index)
             tables.load(wait=True)

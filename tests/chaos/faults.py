@@ -158,7 +158,7 @@ class Trial:
         lost = (self.kept - present) | (self.facts - set(memories))
         if doubled or lost:
             raise Violation(f"doubled {doubled[:3]}, lost {sorted(lost)[:3]}")
-        state = self.parts.indexer.catch_up(30).state
+        state = self.parts.waits.catch_up(30).state
         if state != "fresh":
             raise Violation(f"the index is {state}")
         self.counts["faults"] = len(self.faults.seen)

@@ -783,9 +783,9 @@ class World:
         from tests.world import Indexed
 
         kept = Indexed(self.root)
-        kept.indexer.catch_up(60)
+        kept.waits.catch_up(60)
         anew = Indexed(self.root, index_dir=self.folder / "anew")
-        anew.indexer.catch_up(60)
+        anew.waits.catch_up(60)
         rows = [
             sorted(
                 (r.path, str(r.scope), r.entry_id, r.kind, r.text, r.content_sha256) for r in one.all_rows()

@@ -150,7 +150,7 @@ def run(
     errors = [error for worker in everyone for error in worker.errors]
     promised = [word for worker in everyone for word in worker.promised]
     world = Indexed(root)
-    state = world.indexer.catch_up(LONG)
+    state = world.waits.catch_up(LONG)
     rows = [row.text.split()[-1] for row in world.all_rows()]
     told = None
     if engine == "lancedb":

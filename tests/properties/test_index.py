@@ -76,7 +76,7 @@ class KeptIndex(RuleBasedStateMachine):
         self.world.indexer.drain()
         fresh_dir = Path(tempfile.mkdtemp(prefix="fresh", dir=self.folder))
         fresh = Indexed(self.world.folder, index_dir=fresh_dir)
-        fresh.indexer.catch_up(LONG)
+        fresh.waits.catch_up(LONG)
         self.agree(fresh)
         assert self.world.indexer.status().state == fresh.indexer.status().state == "fresh"
         fresh.close()

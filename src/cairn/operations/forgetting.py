@@ -165,7 +165,7 @@ def purge_index(parts: Parts, touched: Sequence[str], names: Sequence[str] = ())
         [(at, "modified" if parts.storage.exists(at) else "deleted") for at in map(Locator, paths)]
     )
     # Up to here and no further: on a busy root something else always waits.
-    if not parts.indexer.wait(parts.indexer.scan().lsn, 60.0):
+    if not parts.waits.wait(parts.indexer.scan().lsn, 60.0):
         raise Unavailable("the cleaned notes are not indexed yet; forget again in a moment")
     parts.state.forget([path for path in paths if not parts.storage.exists(Locator(path))])
     parts.folder.stop()

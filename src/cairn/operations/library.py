@@ -412,9 +412,9 @@ class Library:
         """Have what was just written or linked in the index, as far as so many seconds allow."""
         parts = self._parts
         if lsn:
-            parts.indexer.wait(lsn, seconds)
+            parts.waits.wait(lsn, seconds)
         else:
-            parts.indexer.reach(seconds, scope=self.scope)
+            parts.waits.reach(seconds, scope=self.scope)
 
     def about(self, link: Link) -> dict[str, Any]:
         """A linked folder, how many documents of it are known, and how many files of the knowledge are not indexed yet."""

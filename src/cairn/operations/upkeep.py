@@ -114,7 +114,7 @@ class Upkeep(Room):
             if place_of(locator) is None and not locator.name.endswith(".jsonl"):
                 raise Invalid(f"{path} is no note of this root.", path=path)
             lsn = self.parts.indexer.note_change([(locator, "modified" if present else "deleted")])
-        self.parts.indexer.wait(lsn, timeout=600.0)
+        self.parts.waits.wait(lsn, timeout=600.0)
         while self.parts.indexer.embed():
             pass
         self.parts.folder.now()
@@ -141,10 +141,10 @@ class Upkeep(Room):
         lsn = self.parts.indexer.scan().lsn
         waiting = self.parts.state.counts().pending
         deadline = time.monotonic() + timeout
-        self.parts.indexer.wait(lsn, timeout)
+        self.parts.waits.wait(lsn, timeout)
         after = self.parts.state.counts()
         while after.pending and (left := deadline - time.monotonic()) > 0:  # what came in meanwhile
-            self.parts.indexer.wait(None, left)
+            self.parts.waits.wait(None, left)
             after = self.parts.state.counts()
         return {
             "quiesced": not after.pending,
@@ -172,15 +172,15 @@ class Upkeep(Room):
         ]
         if retry:
             self.parts.state.retry_failed()
-            self.parts.indexer.wait(timeout=60.0)
+            self.parts.waits.wait(timeout=60.0)
         return found
 
     @operation("POST /index/rebuild", answers.RebuildData, rules.root(write=True), apart=True)
     def rebuild(self) -> dict[str, Any]:
         """Rebuild the whole index from the files."""
         started = time.perf_counter()
-        self.parts.indexer.rebuild()
-        self.parts.indexer.catch_up(timeout=3600.0, embed=True)
+        self.parts.waits.rebuild()
+        self.parts.waits.catch_up(timeout=3600.0, embed=True)
         self.parts.folder.now()
         status = self.index_status()
         return {

@@ -15,7 +15,7 @@ import os
 import threading
 import time
 import uuid
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -48,23 +48,17 @@ if TYPE_CHECKING:
 
 LEASE = "indexer"
 _log = logging.getLogger(__name__)
-_BATCH = 100
+BATCH = 100
 _ROWS_PER_COMMIT = 2000
 # Enough for two cores' worth of batches; each round also makes readers look again, so it should not be tiny.
 _EMBED_BATCH = 128
 _SAME_MTIME = 0.000002  # what a time loses as a number of seconds; a store's versions differ by their tag below that second
 _UNSURE_SECONDS = 0.1
-_LOOK_SECONDS = 2.0
-_STALLED_SECONDS = 15.0
-_REBUILD_SECONDS = 3600.0
 _REMOVED_KEPT = 1000
 # Of several machines each scans what is its turn, and everything at every tenth time: it may have missed a word.
 _TURN, _EVERYTHING = 0.9, 10
 _LEFT_SECONDS = 0.5
-_FIRST_ASK_SECONDS = 5.0
-_MOMENT_SECONDS, _FEW = 0.25, 64
-_LOADING_SECONDS = 1.0
-_MOST_ASKED = 100_000
+_MOST_ASKED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +122,18 @@ class Indexer:
         self._recent = Recent(max_entry=max_entry)
         self.holder = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self._working = threading.RLock()
-        self._progress = threading.Condition()
+        self.progress = threading.Condition()
+        """Told whenever more of the index is done."""
         self._rebuilding = False
         self._embed_again_at = 0.0
-        self._wanted: Counter[str] = Counter()
+        self.wanted: Counter[str] = Counter()
+        """Places whose changes somebody waits for: they come first."""
         self._unreadable: dict[str, str] = {}
         self._scans = 0
         self.leaves_talk = False
         """Whether talk that other machines wrote is left until somebody asks here for one of those who are in it."""
         self._left = LeftTalk()
-        self._asked: dict[Scope, float] = {}
-        self._waited: dict[tuple[tuple[str, ...], str], int] = {}
+        self._asked: OrderedDict[Scope, float] = OrderedDict()
         self.vectors_awaited = 0
         """How many callers wait for vectors now."""
         self.on_wanted: Callable[[bool], None] = lambda _vectors: None
@@ -171,40 +166,36 @@ class Indexer:
             people = self._storage.people_in(logs)
         except CairnError:
             people = {}  # they may be anybody's
-        with self._progress:
+        with self.progress:
             for key in logs:
                 self._left.put(key, people.get(key))
 
-    def asked(self, scope: Scope) -> None:
-        """Take in the talk of a scope's owner that was left, since somebody asks for it.
+    def take_left(self, scope: Scope) -> bool:
+        """Queue the logs of other machines that an owner is in, a moment's worth together, since somebody asks for it.
 
-        Where that is the first time for long, the answer waits for it, for some seconds at most: what it lacks then is
-        told as what waits.
+        Whether there were any, and nobody had asked for long.
         """
         if not self._left:
-            return
-        if self._take_left(scope, first := scope not in self._asked) and first:
-            self.wait(None, _FIRST_ASK_SECONDS, scope)
-
-    def _take_left(self, scope: Scope, at_once: bool = False) -> bool:
-        """Queue the logs of other machines that an owner is in, a moment's worth together; whether there were any."""
+            return False
         now = time.monotonic()
-        with self._progress:
-            if now < self._asked.get(scope, 0.0) and not at_once:
+        with self.progress:
+            is_first = scope not in self._asked
+            if now < self._asked.get(scope, 0.0):
                 return False
-            if len(self._asked) >= _MOST_ASKED:
-                self._asked.clear()
             self._asked[scope] = now + _LEFT_SECONDS
+            self._asked.move_to_end(scope)
+            if len(self._asked) > _MOST_ASKED:
+                self._asked.popitem(last=False)
             mine = self._left.take(scope)
         if not mine:
             return False
         try:
-            return bool(self._queue_news(dict.fromkeys(mine, "session")))
+            return bool(self._queue_news(dict.fromkeys(mine, "session"))) and is_first
         except CairnError:
-            with self._progress:
+            with self.progress:
                 for key in mine:
                     self._left.put(key, None)
-            return True
+            return is_first
 
     def _queue_news(self, kinds: Mapping[str, str]) -> int:
         """Queue those of these files, by kind, that differ from what the queue knows; how many."""
@@ -395,7 +386,7 @@ class Indexer:
         count = 0
         while limit is None or count < limit:
             with self._working:
-                size = _BATCH if limit is None else min(_BATCH, limit - count)
+                size = BATCH if limit is None else min(BATCH, limit - count)
                 changes = self._claim(size, within)
                 if not changes:
                     break
@@ -411,8 +402,8 @@ class Indexer:
         """The next changes; those that somebody waits for come first."""
         if within:
             return self._queue.claim(size, holder=self.holder, within=within)
-        with self._progress:
-            wanted = list(self._wanted)
+        with self.progress:
+            wanted = list(self.wanted)
         if wanted and (changes := self._queue.claim(size, holder=self.holder, within=wanted)):
             return changes
         return self._queue.claim(size, holder=self.holder)
@@ -612,8 +603,8 @@ class Indexer:
         of it before.
         """
         within = places_of(scope) if scope is not None else ()
-        if self._left and scope is not None:
-            self._take_left(scope)
+        if scope is not None:
+            self.take_left(scope)
         try:
             now = self._queue.glance(within)
             generation = self._index.generation
@@ -650,115 +641,9 @@ class Indexer:
         """Whether the index holds rows of this scope from the file: a log that nobody could read is nobody's."""
         return any(where == scope for where, _ in self._index.stored(path))
 
-    def wait(self, lsn: int | None = None, timeout: float = 10.0, scope: Scope | None = None) -> bool:
-        """Wait until every change up to `lsn` (all there are, without one) is indexed; False if time ran out.
-
-        With `scope`, only the changes of files that its rows are made of count. What cannot be read is not waited
-        for. An LSN this queue never gave comes from one that was lost: a scan finds whatever it stood for. Where
-        nobody holds the lease, the caller does the work itself.
-        """
-        deadline = time.monotonic() + timeout
-        last = self._queue.last_lsn()
-        if lsn is not None and lsn > last:
-            lsn = self.scan().lsn
-        target = lsn if lsn is not None else last
-        return self._wait(target, places_of(scope) if scope is not None else (), deadline)
-
-    def wait_a_moment(self, lsn: int, scopes: Sequence[Scope] = (), *, embed: bool = False) -> None:
-        """Wait for the changes of some scopes up to `lsn`, unless that takes long: the answer then tells what is pending.
-
-        With `embed`, for the vectors of their rows, too. What was waited for once is not waited for again.
-        """
-        within = tuple(dict.fromkeys(place for scope in scopes for place in places_of(scope)))
-        try:
-            if self._is_news(lsn, within, "rows"):
-                now = self._queue.glance(within)
-                if 0 < now.pending <= _FEW and now.applied_lsn < lsn:
-                    self._wait(lsn, within, time.monotonic() + _MOMENT_SECONDS)
-                self._waited[within, "rows"] = lsn
-            if embed and self._is_news(lsn, within, "vectors") and (embedder := self._embedder()) is not None:
-                if 0 < self._without_vector(scopes) <= _FEW:
-                    longest = _MOMENT_SECONDS if embedder.loaded else _LOADING_SECONDS
-                    self._wait_for_vectors(scopes, time.monotonic() + longest)
-                self._waited[within, "vectors"] = lsn
-        except Unavailable:
-            return
-
-    def _is_news(self, lsn: int, within: tuple[str, ...], what: str) -> bool:
-        if len(self._waited) >= _MOST_ASKED:
-            self._waited.clear()
-        return self._waited.get((within, what), 0) < lsn
-
-    def _wait(self, target: int, within: Sequence[str], deadline: float) -> bool:
-        with self._progress:
-            self._wanted.update(within)
-        self.on_wanted(False)
-        try:
-            return self._is_reached(target, within, deadline)
-        finally:
-            with self._progress:
-                self._wanted.subtract(within)
-                self._wanted = +self._wanted
-
-    def _is_reached(self, target: int, within: Sequence[str], deadline: float) -> bool:
-        pause = 0.002
-        while True:
-            if not self._queue.waiting(target, within) and self._queue.ready_for() == self._index.generation:
-                return True
-            if time.monotonic() >= deadline:
-                return False
-            with self.lease() as mine:
-                if mine:
-                    self.begin()
-                    # Its own changes first; the rest only where the whole index is being made anew.
-                    if (within and self.drain(_BATCH, within)) or self.drain(_BATCH):
-                        continue
-            with self._progress:
-                self._progress.wait(min(pause, max(deadline - time.monotonic(), 0)))
-            pause = min(pause * 1.5, 0.05)
-
-    def catch_up(self, timeout: float = 10.0, *, embed: bool = False) -> Freshness:
-        """Bring everything up to date, and say how far that went."""
-        self.reach(timeout, embed=embed)
-        return self.status()
-
-    def reach(self, timeout: float = 10.0, *, embed: bool = False, scope: Scope | None = None) -> bool:
-        """Look at the files themselves, then wait for all that is queued: a strong read begins here.
-
-        With `embed`, vectors are made too, as far as the time allows; with `scope`, all of this for one owner's files
-        alone. Returns whether every change that was found is indexed.
-        """
-        deadline = time.monotonic() + timeout
-        reached = self.wait(self.scan(scope).lsn, timeout, scope)
-        if embed:
-            self._wait_for_vectors(() if scope is None else (scope,), deadline)
-        return reached
-
-    def _without_vector(self, scopes: Sequence[Scope]) -> int:
-        return sum(map(self._index.pending_count, scopes)) if scopes else self._index.pending_count()
-
-    def _wait_for_vectors(self, scopes: Sequence[Scope], deadline: float) -> None:
-        """Wait until the rows of some scopes have their vectors; where nobody holds the lease, the caller makes them."""
-        with self._progress:
-            self.vectors_awaited += 1
-        self.on_wanted(True)
-        try:
-            while self._embedder() is not None and time.monotonic() < deadline:
-                with self.lease() as mine:
-                    if mine and not self.embed():
-                        break
-                if not self._without_vector(scopes):
-                    break
-                if not mine:
-                    with self._progress:
-                        self._progress.wait(0.02)
-        finally:
-            with self._progress:
-                self.vectors_awaited -= 1
-
     def _tell(self) -> None:
-        with self._progress:
-            self._progress.notify_all()
+        with self.progress:
+            self.progress.notify_all()
 
     # ---- maintenance --------------------------------------------------------------------------------------------
 
@@ -766,26 +651,6 @@ class Indexer:
         """Keep the index small and quick; bounded in time."""
         self._queue.maintain()
         return self._index.maintain()
-
-    def rebuild(self) -> None:
-        """Make the index anew from the files, now. Vectors are kept where their text still occurs.
-
-        Raises:
-            Unavailable: another process indexes this root and does not move, or all is not done within an hour.
-        """
-        self._index.clear()
-        until, moved, last = time.monotonic() + _REBUILD_SECONDS, time.monotonic(), None
-        while not self.wait(None, _LOOK_SECONDS):
-            counts, now = self._queue.counts(), time.monotonic()
-            if counts != last:
-                moved, last = now, counts
-            if now > until:
-                raise Unavailable("The index is still being made anew. Go on with `cairn cascade sync`.")
-            if now - moved > _STALLED_SECONDS:
-                raise Unavailable(
-                    f"Another process looks after the index and has done nothing for {_STALLED_SECONDS:g} s (is it "
-                    "stopped, or its disk?): let it go on or end it, then ask again. Searches look through the notes meanwhile."
-                )
 
     def changed_since(self, mtime: float) -> list[Locator]:
         """Files of the truth modified strictly after `mtime`, by key: a hint, to be settled by hash."""
