@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 
+import lancedb
 import numpy as np
 import pytest
 
@@ -85,7 +87,8 @@ def test_a_table_holds_whole_rows_and_answers_for_them(world):
     assert world.answering(ALICE) is world.index, "without tables memory answers"
     assert world.fold() == 420
     assert world.answering(ALICE) is world.large
-    
+    import lancedb
+
     table = lancedb.connect(world.folder / ".index" / "lancedb").open_table("episode")
     [row] = table.search().where(f"entry_id = '{world.ids[3].entry_id}' AND owner = 'bob'").to_list()
     assert (row["text"], row["session_id"], row["app"], row["track"]) == (text(3), "s3", "default", "user")
@@ -177,6 +180,32 @@ def test_broken_tables_are_made_anew(world, damage):
     assert world.top(text(50))[0] == text(50)
     assert world.fold() in {0, 420}
     assert world.top(text(50))[0] == text(50)
+
+
+@pytest.mark.parametrize("lost", ["tokens", "vector", ""])
+def test_a_fold_that_fails_makes_a_table_anew_where_an_index_of_it_is_lost(world, monkeypatch, lost):
+    """What is wrong elsewhere (a disk that is full) is said, and costs no table."""
+    world.fold()
+    table = lancedb.connect(world.folder / ".index" / "lancedb").open_table("episode")
+    [chosen] = [found.index_uuid for found in table.list_indices() if lost in found.columns] or [None]
+    if chosen is not None:
+        shutil.rmtree(world.folder / ".index" / "lancedb" / "episode.lance" / "_indices" / chosen)
+    optimize, tries = LanceTables._optimize, []
+
+    def failing(self, *given):
+        tries.append(given)
+        if len(tries) == 1:
+            raise RuntimeError("LanceError(IO)")
+        optimize(self, *given)
+
+    monkeypatch.setattr(LanceTables, "_optimize", failing)
+    world.notebook.append("episode", ALICE, DAY, [Draft({"session_id": "s1"}, {"Content": text(500)})])
+    world.embedded()
+    birth = world.tables.state()["kinds"]["episode"]["birth"]
+    with nullcontext() if lost else pytest.raises(RuntimeError):
+        LanceTables(world.folder / ".index", index_rows=300).fold(world.index)
+    assert (world.tables.state()["kinds"]["episode"]["birth"] != birth) == bool(lost)
+    assert world.top(text(500))[0] == text(500)
 
 
 def test_a_rebuilt_index_is_followed_from_the_start(world):

@@ -533,9 +533,17 @@ class LanceTables:
         return True
 
     def _can_be_asked(self, kind: str) -> bool:
-        """Whether a table can be asked by the indexes of its columns."""
+        """Whether a table can be asked by the indexes of its columns: by its numbers, its words and its vectors."""
         try:
-            _alone(self._lancedb.connect(self._folder).open_table(kind))
+            table = self._lancedb.connect(self._folder).open_table(kind)
+            _alone(table)
+            for one in (
+                table.search().select(["tokens"]).where("tokens != ''").limit(1).to_arrow().to_pylist()
+            ):
+                table.search(one["tokens"], query_type="fts", fts_columns="tokens").limit(1).to_arrow()
+            if any("vector" in found.columns for found in table.list_indices()):
+                size = table.schema.field("vector").type.list_size
+                table.search([1.0] * size, vector_column_name="vector").limit(1).to_arrow()
         except Exception as error:
             _log.warning(
                 "The indexes of the LanceDB table %s cannot be read; it is made anew: %s", kind, error
