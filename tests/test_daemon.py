@@ -289,6 +289,24 @@ def test_what_nobody_waits_for_waits_for_calls_and_the_index_but_not_for_ever(mo
     assert traffic.is_busy(LONG) and not traffic.is_busy()
 
 
+def test_what_is_done_in_the_background_is_no_call():
+    """What finishes the work of a killed process uses operations like a caller: nobody gives way to it, nor waits for its notes."""
+    traffic, told = Traffic(), []
+
+    def finish() -> None:
+        traffic.begin_background()
+        with traffic:
+            traffic.wrote(7)
+            told.extend((traffic.is_busy(LONG), traffic.give_way(longest=0.01), traffic.written))
+
+    thread = threading.Thread(target=finish)
+    thread.start()
+    thread.join(LONG)
+    assert told == [False, False, 0]
+    with traffic:
+        assert traffic.wrote(7) == traffic.written
+
+
 def test_what_a_call_leaves_to_others_begins_when_it_is_over():
     """Once, however often it was asked for, and not before the outermost call ends; where no call is served, at once."""
     traffic, told = Traffic(), []

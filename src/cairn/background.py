@@ -258,8 +258,9 @@ def _watch(parts: Parts) -> Watch:
 
 def _recover(parts: Parts, finish: Callable[[], None]) -> None:
     """What changed while nothing ran: core memory is settled, and every session looked through once, since a power
-    cut may take the ledger of cells under way.
+    cut may take the ledger of cells under way. No call: nobody asks for what it finishes, nor waits until it is over.
     """
+    parts.traffic.begin_background()
     for space in parts.root.spaces():
         try:
             governed.core.reconcile_all(parts.keeper, space)

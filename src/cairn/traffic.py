@@ -43,11 +43,15 @@ class Traffic:
         """The last change that was queued for somebody who was told that it is kept."""
 
     def __enter__(self) -> None:
+        if self._here.is_background:
+            return
         with self._counting:
             self._calls += 1
         self._here.calls += 1
 
     def __exit__(self, *_error: object) -> None:
+        if self._here.is_background:
+            return
         with self._counting:
             self._calls -= 1
             self._last_call = time.monotonic()
@@ -65,7 +69,7 @@ class Traffic:
             act()
 
     def begin_background(self) -> None:
-        """Nobody waits for what this thread writes from here on."""
+        """Nobody waits for what this thread does and writes from here on: it is no call."""
         self._here.is_background = True
 
     def wrote(self, lsn: int) -> int:
