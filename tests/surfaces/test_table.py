@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import cairn
+from cairn.agents.tools import TOOLS
 from cairn.aio import AsyncMemories, AsyncMemory
 from cairn.memory import Memories, Memory
 from cairn.operations import answers
@@ -166,8 +167,8 @@ def test_the_description_is_whole():
 
 def test_tools_can_be_made_of_it():
     """What is offered to agents has a closed JSON Schema with its needed fields."""
-    offered = [row for _, row in ROWS if row.tool]
-    assert {"add", "search", "recall", "remember", "forget"} <= {row.name for row in offered}
+    offered = [tool.stands_for.operation for tool in TOOLS.values()]
+    assert {"search", "recall", "remember", "forget"} <= {row.name for row in offered}
     for row in offered:
         schema = object_schema(row.fields, {}, row.summary, closed=True)
         assert schema["additionalProperties"] is False

@@ -224,7 +224,7 @@ class Keeping(Room):
         """End a mission: on success what it learned is copied to the project, once; then its memories are archived."""
         return governed.ledger.end_mission(self.parts.keeper, space_named(**at), run_id, success=success)
 
-    @operation("GET /core", answers.CoreData, rules.core(write=False), tool=True)
+    @operation("GET /core", answers.CoreData, rules.core(write=False))
     def core(
         self,
         agent: Annotated[str, says("whose; the project's where none is named", "coder", high=MAX_ID)] = "",

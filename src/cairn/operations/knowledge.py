@@ -233,7 +233,7 @@ class Knowledge(Room):
         document, about = library.document(doc_id)
         return topic_data(document, int(number), about)
 
-    @_served("POST /knowledge/search", answers.KnowledgeFound, tool=True)
+    @_served("POST /knowledge/search", answers.KnowledgeFound)
     def knowledge_search(
         self,
         query: Annotated[str, says("the question, in plain words", "when is high tide", low=1, high=2000)],
@@ -280,8 +280,7 @@ class Knowledge(Room):
     def knowledge_link(
         self,
         path: Annotated[
-            str,
-            says("the folder; over HTTP below server.project_roots", "/srv/notes", low=1, high=4096),
+            str, says("the folder; over HTTP below server.project_roots", "/srv/notes", low=1, high=4096)
         ],
         *,
         name: Annotated[str, says("what it is called here; its own name otherwise", "notes", high=60)] = "",

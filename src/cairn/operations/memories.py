@@ -118,7 +118,6 @@ class Remember(Room):
         rules.remember,
         judges=("content", "trigger", "procedure"),
         data=_verdict,
-        tool=True,
     )
     def remember(
         self,
@@ -199,7 +198,7 @@ class Single(Room):
 
     # ------------------------------------------------------------ reading
 
-    @operation("GET /memories", answers.MemoriesData, rules.one_scope, tool=True)
+    @operation("GET /memories", answers.MemoriesData, rules.one_scope)
     def list(
         self,
         *,
@@ -239,14 +238,7 @@ class Single(Room):
         """One memory as a row."""
         return self.parts.keeper.row(memory_named(self.parts, memory_id, at))
 
-    @operation(
-        "POST /memories/search",
-        answers.MemorySearchData,
-        rules.one_scope,
-        data=_found,
-        tool=True,
-        writes=False,
-    )
+    @operation("POST /memories/search", answers.MemorySearchData, rules.one_scope, data=_found, writes=False)
     def search(
         self,
         query: Annotated[str, says("the question, in plain words", "what waits for migrations", low=1)],
@@ -419,7 +411,6 @@ class Single(Room):
         answers.ReceiptData,
         rules.forget,
         judges=("words", "also", "memory_id"),
-        tool=True,
         apart=True,
     )
     def forget(

@@ -111,9 +111,7 @@ def _page(result: GetResult, _room: Room, _asked: Mapping[str, Any]) -> dict[str
 class Recall(Room):
     """What a memory is asked."""
 
-    @operation(
-        "POST /memory/search", answers.SearchData, rules.owner, data=search_data, tool=True, writes=False
-    )
+    @operation("POST /memory/search", answers.SearchData, rules.owner, data=search_data, writes=False)
     def search(
         self,
         query: Annotated[str, says("the question, in plain words", "where does Alice live", low=1)],
@@ -218,7 +216,7 @@ class Recall(Room):
         whole = replace(found, knowledge=known.knowledge)
         return within_budget(whole, request.token_budget) if request.token_budget is not None else whole
 
-    @operation("POST /recall", answers.RecalledData, rules.recall, data=_recalled, tool=True, writes=False)
+    @operation("POST /recall", answers.RecalledData, rules.recall, data=_recalled, writes=False)
     def recall(
         self,
         query: Annotated[
@@ -242,10 +240,7 @@ class Recall(Room):
         ] = "hybrid",
         min_score: MinScore = None,
         filters: Filters = None,
-        open_talk: Annotated[
-            bool,
-            says("include messages that are not flushed yet", False),
-        ] = True,
+        open_talk: Annotated[bool, says("include messages that are not flushed yet", False)] = True,
         sees_shared: SeesShared = True,
         projects: ReachedProjects = None,
     ) -> Recalled:
@@ -276,7 +271,7 @@ class Recall(Room):
             projects=projects,
         )
 
-    @operation("POST /brief", answers.RecalledData, rules.recall, data=_recalled, tool=True, writes=False)
+    @operation("POST /brief", answers.RecalledData, rules.recall, data=_recalled, writes=False)
     def brief(
         self,
         *,
@@ -306,7 +301,7 @@ class Recall(Room):
             projects=projects,
         )
 
-    @operation("POST /memory/get", answers.GetData, rules.owner, data=_page, tool=True, writes=False)
+    @operation("POST /memory/get", answers.GetData, rules.owner, data=_page, writes=False)
     def get(
         self,
         memory_type: Annotated[MemoryType, says("which kind", "episode")],
@@ -348,7 +343,7 @@ class Recall(Room):
             filters=filters,
         )
 
-    @operation("GET /show", answers.ShownData, rules.one_entry(write=False), tool=True)
+    @operation("GET /show", answers.ShownData, rules.one_entry(write=False))
     def show(
         self,
         entry_id: Annotated[

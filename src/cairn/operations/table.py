@@ -280,7 +280,6 @@ class Operation:
         late: The `status` of an answer that was accepted and is not done yet: 202 over HTTP.
         status: The status of any other answer over HTTP.
         flat: Whether the fields of its answer stand beside the envelope, too.
-        tool: Whether agents are offered it as a tool.
     """
 
     name: str
@@ -297,8 +296,6 @@ class Operation:
     late: str = ""
     status: int = 200
     flat: bool = False
-    tool: bool = False
-    words: str = field(default="")
 
     @cached_property
     def signature(self) -> inspect.Signature:

@@ -36,11 +36,7 @@ def _added(outcome: AddOutcome, _room: Room, _asked: Mapping[str, Any]) -> dict[
 
 
 def _flushed(outcome: FlushOutcome, _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "status": outcome.status,
-        "lsn": outcome.lsn,
-        "waiting": [str(one) for one in outcome.waiting],
-    }
+    return {"status": outcome.status, "lsn": outcome.lsn, "waiting": [str(one) for one in outcome.waiting]}
 
 
 def _labelled(
@@ -87,7 +83,7 @@ def _without_times(messages: Sequence[Message]) -> str:
 class Talk(Room):
     """What is said to a memory."""
 
-    @operation("POST /memory/add", answers.AddData, rules.senders, data=_added, late="queued", tool=True)
+    @operation("POST /memory/add", answers.AddData, rules.senders, data=_added, late="queued")
     def add(
         self,
         session_id: SessionId,
@@ -143,8 +139,7 @@ class Talk(Room):
             says("metadata for each of the messages; their own wins, key by key", {"ticket": 42}),
         ] = None,
         mode: Annotated[
-            Literal["chat", "agent"] | None,
-            says("what kind of session it is, noted with its cells", "agent"),
+            Literal["chat", "agent"] | None, says("what kind of session it is, noted with its cells", "agent")
         ] = None,
         limited_to: LimitedTo = None,
     ) -> AddOutcome:
@@ -235,7 +230,7 @@ class Talk(Room):
                         return one
         raise NotFound(f'There is no task "{task_id[:80]}": `cairn tasks` lists them.', id=task_id)
 
-    @operation("POST /memory/flush", answers.FlushData, rules.session, data=_flushed, tool=True)
+    @operation("POST /memory/flush", answers.FlushData, rules.session, data=_flushed)
     def flush(
         self,
         session_id: SessionId,

@@ -148,8 +148,8 @@ COMMANDS = (
     Command("owners", Browse.overview, say_owners, bare="owners"),
     Command("timeline", Browse.timeline, say_entries),
     Command("upcoming", Browse.upcoming, say_entries),
-    Command("find", Browse.find, say_entries, positional="query+"),
-    Command("linked", Browse.linked, say_linked, positional="entry_id"),
+    Command("find", Browse.find, say_entries),
+    Command("linked", Browse.linked, say_linked),
     Command("connections", Browse.connections, say_connections),
     Command(
         "revise",

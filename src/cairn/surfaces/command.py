@@ -37,6 +37,8 @@ SHORT = {
 EVERYWHERE = {"app_id": "app", "project_id": "project"}
 WHO = {*SHORT, "owner", "token"} - {"file_scope_pattern"}
 """Fields that name somebody or something: an option for one of them that is left empty is refused, not taken for all."""
+PROSE = frozenset({"query", "question", "content", "text"})
+"""Texts that are typed as words, without quotes around them."""
 STEPS = "procedure"
 """A text that may be given line by line: the option again for each step."""
 PERSONAL = {"user": "a user's", "agent": "an agent's", "mission": "a mission's"}
@@ -75,7 +77,8 @@ class Command:
         name: What is typed, with its group: "memories list".
         method: The operation it calls.
         prints: Shows the answer and returns the exit code (None for 0), where `printed.toml` does not have its lines.
-        positional: Fields that stand without an option, each with its number as argparse takes it: "agent text+".
+        positional: Fields that stand without an option, where these are others than those that are needed, in their order;
+            each with its number as argparse takes it: "folders*".
         short: Other names for options.
         one_of: Fields of which at most one is given; the first is the person of the settings where none is.
         without: Fields that `more` arguments stand for.
@@ -91,7 +94,7 @@ class Command:
     name: str
     method: Callable[..., Any] | None = None
     prints: Prints | None = None
-    positional: str = ""
+    positional: str | None = None
     short: Mapping[str, str] = field(default_factory=dict)
     one_of: str = ""
     without: str = ""
@@ -133,7 +136,7 @@ class Command:
     def declare(self, parser: argparse.ArgumentParser) -> None:
         """Give the parser its arguments."""
         fields = {one.name: one for one in self.fields}
-        for word in self.positional.split():
+        for word in self._positional:
             name = word.rstrip("?+*")
             _positional(parser, fields.pop(name), word.removeprefix(name))
         group = parser.add_mutually_exclusive_group() if self.one_of else None
@@ -145,6 +148,19 @@ class Command:
             words = f"{PERSONAL[scope]}: short for --scope {scope} --owner"
             parser.add_argument(f"--{scope}", dest=f"of_{scope}", metavar="TEXT", action=_Named, help=words)
         self.declare_others(parser)
+
+    @property
+    def _positional(self) -> list[str]:
+        """The fields that stand without an option, each with its number."""
+        from cairn.operations.table import REQUIRED
+
+        if self.positional is not None:
+            return self.positional.split()
+        return [
+            one.name + "+" * (one.name in PROSE or _is_series(one))
+            for one in self.fields
+            if one.default is REQUIRED
+        ]
 
     def declare_others(self, parser: argparse.ArgumentParser) -> None:
         """Give the parser the arguments that are no fields."""
@@ -249,7 +265,7 @@ def _option(home: Any, one: Field, flag: str, *, needed: bool) -> None:
         options["default"] = one.default
     if choices is not None:
         options |= {"choices": choices, "type": type(choices[0])}
-    elif one.name == STEPS or any(get_origin(kind) is Sequence for kind in kinds):
+    elif one.name == STEPS or _is_series(one):
         # A default of its own: argparse would add to the one the operation shares with everybody.
         options |= {"action": "append", "metavar": "TEXT", "default": None}
     elif any(get_origin(kind) is Mapping for kind in kinds):
@@ -279,6 +295,10 @@ def _kinds(one: Field) -> tuple[Any, ...]:
     return options_of(one.type)
 
 
+def _is_series(one: Field) -> bool:
+    return any(get_origin(kind) is Sequence for kind in _kinds(one))
+
+
 def _choices(one: Field) -> list[Any] | None:
     return next((list(get_args(kind)) for kind in _kinds(one) if get_origin(kind) is Literal), None)
 
@@ -298,7 +318,7 @@ def _given(one: Field, value: Any) -> Any:
         return "\n".join(f"{number}. {step}" for number, step in enumerate(value, 1))
     if isinstance(value, list) and str in kinds:
         return " ".join(value)
-    if any(get_origin(kind) is Sequence for kind in kinds):
+    if _is_series(one):
         return list(value) if value is not None else one.default
     if isinstance(value, str) and any(get_origin(kind) is Mapping for kind in kinds):
         return json_value(value, flag_of(one.name))

@@ -8,7 +8,6 @@ from typing import Any
 from cairn.errors import Invalid
 from cairn.operations.keeping import Keeping
 from cairn.surfaces.command import Command, CommandCall, outcome
-from cairn.surfaces.output import Output
 
 CORE_FIELDS = {
     "summary": "projectSummary",
@@ -38,16 +37,9 @@ def core_set(call: CommandCall) -> int:
 
 
 def skills_list(call: CommandCall) -> int:
-    output = call.output
     with call.opened() as memory:
         rows = [row for row in call.ask(memory)["skills"] if call.args.archived or not row["archived_at"]]
-    output.value({"skills": rows})
-    output.table(
-        ("kind", "memory", "path"), [(row["kind"], row["memory_id"] or "", row["path"]) for row in rows]
-    )
-    if not rows:
-        output.line("No skills are known; `cairn skills scan FOLDER` looks for them.")
-    return 0 if rows else 1
+    return call.command.say({"skills": rows}, call.output)
 
 
 def skills_export(call: CommandCall) -> int:
@@ -65,32 +57,19 @@ def skills_export(call: CommandCall) -> int:
     return 0
 
 
-def say_days(data: Any, output: Output) -> int:
-    for day, lines in data["days"].items():
-        output.line(day, style="bold")
-        for line in lines:
-            output.line(line)
-    return 0 if any(data["days"].values()) else 1
-
-
 COMMANDS = (
     Command("agents list", Keeping.agents),
-    Command("agents show", Keeping.agent, positional="agent"),
-    Command("agents set", Keeping.set_agent, positional="agent", reading=False),
-    Command(
-        "agents write",
-        Keeping.set_agent_document,
-        positional="agent document text+",
-        reading=False,
-    ),
+    Command("agents show", Keeping.agent),
+    Command("agents set", Keeping.set_agent, reading=False),
+    Command("agents write", Keeping.set_agent_document, reading=False),
     Command("runs", Keeping.runs),
-    Command("daily add", Keeping.note_day, say_days, positional="text+", reading=False),
-    Command("daily show", Keeping.daily, say_days),
-    Command("capture add", Keeping.capture, positional="source_type source_key text+", reading=False),
+    Command("daily add", Keeping.note_day, reading=False),
+    Command("daily show", Keeping.daily),
+    Command("capture add", Keeping.capture, reading=False),
     Command("capture list", Keeping.captures),
     Command("sweep", Keeping.sweep, progress="sweeping"),
     Command("consolidate", Keeping.consolidate),
-    Command("mission end", Keeping.end_mission, positional="run_id", **outcome("it reached its goal")),
+    Command("mission end", Keeping.end_mission, **outcome("it reached its goal")),
     Command("core show", Keeping.core),
     Command(
         "core set",
@@ -109,7 +88,6 @@ COMMANDS = (
     Command(
         "skills export",
         Keeping.export_skill,
-        positional="memory_id",
         also={"--to": {"metavar": "DIR", "help": "also copy it to DIR/<name>/SKILL.md"}},
         run=skills_export,
     ),

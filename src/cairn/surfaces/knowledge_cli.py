@@ -36,10 +36,11 @@ def _fill_file(args: argparse.Namespace, fields: dict[str, Any]) -> None:
 
 
 COMMANDS = (
-    Command("knowledge add", Knowledge.knowledge_add, positional="paths+", reading=False),
+    Command("knowledge add", Knowledge.knowledge_add, reading=False),
     Command(
         "knowledge upload",
         Knowledge.knowledge_upload,
+        positional="",
         without="file file_name",
         also=_FILE_ARGUMENT,
         fill=_fill_file,
@@ -53,29 +54,14 @@ COMMANDS = (
         also=_FILE_ARGUMENT,
         fill=_fill_file,
     ),
-    Command("knowledge edit", Knowledge.knowledge_edit, positional="doc_id"),
-    Command("knowledge remove", Knowledge.knowledge_remove, positional="doc_id"),
+    Command("knowledge edit", Knowledge.knowledge_edit),
+    Command("knowledge remove", Knowledge.knowledge_remove),
     Command("knowledge list", Knowledge.knowledge_list, short={"category_id": "--category"}),
-    Command("knowledge show", Knowledge.knowledge_show, say_document, positional="doc_id"),
-    Command("knowledge topic", Knowledge.knowledge_topic, positional="topic_id"),
-    Command(
-        "knowledge search",
-        Knowledge.knowledge_search,
-        positional="query+",
-        short={"include_content": "--content"},
-    ),
+    Command("knowledge show", Knowledge.knowledge_show, say_document),
+    Command("knowledge topic", Knowledge.knowledge_topic),
+    Command("knowledge search", Knowledge.knowledge_search, short={"include_content": "--content"}),
     Command("knowledge categories", Knowledge.knowledge_categories),
-    Command(
-        "knowledge link",
-        Knowledge.knowledge_link,
-        positional="path",
-        reading=False,
-        progress="reading the folder",
-    ),
-    Command(
-        "knowledge unlink",
-        Knowledge.knowledge_unlink,
-        positional="name",
-    ),
+    Command("knowledge link", Knowledge.knowledge_link, reading=False, progress="reading the folder"),
+    Command("knowledge unlink", Knowledge.knowledge_unlink),
     Command("knowledge links", Knowledge.knowledge_links),
 )

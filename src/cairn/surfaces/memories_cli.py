@@ -43,11 +43,7 @@ def say_row(row: Any, output: Output) -> None:
 
 def why(call: CommandCall) -> int:
     with call.opened() as memory:
-        data = call.ask(memory)
-    call.output.value({"id": call.fields["memory_id"], **data})
-    for line in data["why"]:
-        call.output.line(line)
-    return 0
+        return call.command.say({"id": call.fields["memory_id"], **call.ask(memory)}, call.output)
 
 
 # ---------------------------------------------------------------- forget and import
@@ -148,32 +144,25 @@ def _say_whole(receipt: Mapping[str, Any], say: Callable[[str], None]) -> None:
 
 
 COMMANDS = (
-    Command("memories outcome", Single.outcome, positional="memory_id", **outcome("it worked")),
-    Command("memories procedure", Single.procedure, positional="memory_id"),
+    Command("memories outcome", Single.outcome, **outcome("it worked")),
+    Command("memories procedure", Single.procedure),
     Command(
         "remember",
         Remember.remember,
-        positional="content+",
         short={"pinned": "--pin", "procedure": "--steps"},
         fill=_from_standard_input,
         reading=False,
     ),
     Command("memories list", Single.list),
-    Command(
-        "memories search",
-        Single.search,
-        positional="query+",
-        more=as_prompt_argument,
-        fill=fill_prompt,
-    ),
-    Command("memories show", Single.show, say_row, positional="memory_id"),
-    Command("memories edit", Single.edit, say_row, positional="memory_id", short={"procedure": "--steps"}),
+    Command("memories search", Single.search, more=as_prompt_argument, fill=fill_prompt),
+    Command("memories show", Single.show, say_row),
+    Command("memories edit", Single.edit, say_row, short={"procedure": "--steps"}),
     Command("memories supersede", Single.supersede, positional="memory_id content+"),
-    Command("memories pin", Single.pin, say_row, positional="memory_id"),
-    Command("memories unpin", Single.unpin, say_row, positional="memory_id"),
-    Command("memories archive", Single.archive, say_row, positional="memory_id"),
-    Command("memories restore", Single.restore, say_row, positional="memory_id"),
-    Command("memories promote", Single.promote, say_row, positional="memory_id"),
+    Command("memories pin", Single.pin, say_row),
+    Command("memories unpin", Single.unpin, say_row),
+    Command("memories archive", Single.archive, say_row),
+    Command("memories restore", Single.restore, say_row),
+    Command("memories promote", Single.promote, say_row),
     Command(
         "memories forget",
         Single.forget,
@@ -192,16 +181,17 @@ COMMANDS = (
     Command(
         "memories import",
         Keeping.import_from,
+        positional="",
         without="text",
         short={"source": "--from", "owner": "--user"},
         also={"file": {"help": "the export; - for standard input; of claude also its memory folder"}},
         fill=_read_file,
         reading=False,
     ),
-    Command("memories history", Single.history, positional="memory_id", bare="history"),
-    Command("memories why", Single.why, positional="memory_id", run=why),
-    Command("person export", Persons.export_person, positional="user_id", also=_TO, run=export),
-    Command("person forget", Persons.forget_person, positional="user_id", also=_YES, run=forget_whole),
-    Command("session export", Persons.export_session, positional="session_id", also=_TO, run=export),
-    Command("session forget", Persons.forget_session, positional="session_id", also=_YES, run=forget_whole),
+    Command("memories history", Single.history, bare="history"),
+    Command("memories why", Single.why, run=why),
+    Command("person export", Persons.export_person, also=_TO, run=export),
+    Command("person forget", Persons.forget_person, also=_YES, run=forget_whole),
+    Command("session export", Persons.export_session, also=_TO, run=export),
+    Command("session forget", Persons.forget_session, also=_YES, run=forget_whole),
 )

@@ -318,7 +318,6 @@ COMMANDS = (
     _on_tree(
         "record",
         Repositories.project_record,
-        positional="summary",
         short={
             "decisions": "--decision",
             "gotchas": "--gotcha",
@@ -334,21 +333,13 @@ COMMANDS = (
         more=_fold_arguments,
         run=consolidate,
     ),
-    _on_tree("query", Repositories.project_query, positional="question+", run=query),
+    _on_tree("query", Repositories.project_query, run=query),
     _on_tree("story", Repositories.project_story),
     _on_tree("status", Repositories.project_status, say_status),
     _on_tree("validate", Repositories.project_validate),
-    _on_tree(
-        "sources add",
-        Repositories.project_source_add,
-        positional="type folder",
-    ),
+    _on_tree("sources add", Repositories.project_source_add),
     _on_tree("sources list", Repositories.project_sources, bare="sources"),
-    _on_tree(
-        "sources remove",
-        Repositories.project_source_remove,
-        positional="id",
-    ),
+    _on_tree("sources remove", Repositories.project_source_remove),
     _on_tree(
         "import",
         Repositories.project_import,
@@ -358,7 +349,7 @@ COMMANDS = (
         bare="reports",
     ),
     _on_tree("prune", Repositories.project_prune),
-    _on_tree("restore", Repositories.project_restore, positional="id"),
+    _on_tree("restore", Repositories.project_restore),
     _on_tree("automate start", run=automate_start),
     _on_tree("automate stop", run=automate_stop),
     _on_tree("automate status", Repositories.project_runner),

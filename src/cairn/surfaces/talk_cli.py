@@ -299,6 +299,7 @@ COMMANDS = (
     Command(
         "add",
         Talk.add,
+        positional="",
         without="messages",
         short={"defer_extraction": "--defer", "idempotency_key": "--key"},
         also={
@@ -322,24 +323,22 @@ COMMANDS = (
         fill=_fill_messages,
         reading=False,
     ),
-    Command("flush", Talk.flush, reading=False),
+    Command("flush", Talk.flush, positional="", reading=False),
     Command(
         "search",
         Recall.search,
-        positional="query+",
         one_of="user_id agent_id",
         short={"include_profile": "--profile", "enable_llm_rerank": "--rerank"},
         more=_search_arguments,
         fill=fill_prompt,
         run=search,
     ),
-    Command("recall", Recall.recall, positional="query+", fill=_fill_folder),
+    Command("recall", Recall.recall, fill=_fill_folder),
     Command("brief", Recall.brief, fill=_fill_folder),
     Command(
         "get",
         Recall.get,
         say_page,
-        positional="memory_type",
         one_of="user_id agent_id",
         also={
             "--ascending": {
@@ -350,8 +349,8 @@ COMMANDS = (
             }
         },
     ),
-    Command("show", Recall.show, positional="entry_id", run=show),
+    Command("show", Recall.show, run=show),
     Command("tasks", Talk.tasks),
-    Command("task", Talk.task, positional="task_id"),
+    Command("task", Talk.task),
     Command("reextract", Talk.reextract),
 )

@@ -16,7 +16,7 @@ from cairn.operations.standing import Standing
 from cairn.operations.time import Time
 from cairn.operations.upkeep import Upkeep
 from cairn.surfaces.command import Command, CommandCall, current_folder, settings_for, told
-from cairn.surfaces.output import Output
+from cairn.surfaces.output import Output, printed, printed_lines
 from cairn.wording import counted
 
 if TYPE_CHECKING:
@@ -178,22 +178,16 @@ def model_status(call: CommandCall) -> int:
 
 
 def doctor(call: CommandCall) -> int:
-    output, fix = call.output, call.args.fix
+    output = call.output
     with call.opened() as memory:
-        mended = told(memory, Upkeep.repair.operation, {})["mended"] if fix else []  # type: ignore[attr-defined]
-        findings = call.ask(memory)["findings"]
-    output.value({"findings": findings, **({"mended": mended} if fix else {})})
-    for item in mended:
+        mended = told(memory, Upkeep.repair.operation, {}) if call.args.fix else {}  # type: ignore[attr-defined]
+        found = call.ask(memory)
+    output.value(found | mended)
+    for item in mended.get("mended", ()):
         output.line(f"mended {item['where']}: {item['what']}")
-    for finding in findings:
-        output.line(
-            f"{finding['level']:5}  {finding['what']}", style="bold" if finding["level"] == "fail" else ""
-        )
-        output.line(f"       next: {finding['next']}")
-    if not findings:
-        output.line("All is well.")
+    code = printed(printed_lines("doctor"), found, output)
     _say_unbound(output)
-    return 1 if any(finding["level"] == "fail" for finding in findings) else 0
+    return code
 
 
 def server_start(call: CommandCall) -> int:
@@ -455,14 +449,10 @@ COMMANDS = (
     Command("cascade sync", Upkeep.sync, positional="path?", progress="indexing"),
     Command("cascade quiesce", Upkeep.quiesce),
     Command("cascade fix", Upkeep.failures, short={"retry": "--apply"}, run=cascade_fix),
-    Command(
-        "cascade rebuild",
-        Upkeep.rebuild,
-        progress="rebuilding the index",
-    ),
+    Command("cascade rebuild", Upkeep.rebuild, progress="rebuilding the index"),
     Command("ome list", Upkeep.strategies, bare="strategies"),
-    Command("ome trigger", Upkeep.trigger, say_triggered, positional="name"),
-    Command("ome switch", Upkeep.switch, positional="name", bare="strategies"),
+    Command("ome trigger", Upkeep.trigger, say_triggered),
+    Command("ome switch", Upkeep.switch, bare="strategies"),
     Command("config show", run=config_show),
     Command(
         "model install",
@@ -492,12 +482,11 @@ COMMANDS = (
     Command(
         "export",
         Upkeep.export_to,
-        positional="target",
         also={"--sqlite": "governed memories as tables of a new SQLite file"},
         run=export,
     ),
-    Command("backup", Upkeep.backup, positional="target"),
-    Command("import", Upkeep.import_from, positional="source", fill=_there, reading=False),
+    Command("backup", Upkeep.backup),
+    Command("import", Upkeep.import_from, fill=_there, reading=False),
     Command(
         "log",
         Time.log,
@@ -508,10 +497,10 @@ COMMANDS = (
         },
         run=log,
     ),
-    Command("diff", Time.diff, say_differences, positional="target", bare="differences"),
+    Command("diff", Time.diff, say_differences, bare="differences"),
     Command("fold", Time.fold_history),
-    Command("restore", Time.restore, say_restored, positional="target", run=restored, bare="entries"),
-    Command("undo", Time.undo, positional="run_id"),
+    Command("restore", Time.restore, say_restored, run=restored, bare="entries"),
+    Command("undo", Time.undo),
     Command(
         "move",
         Moving.move_to,
@@ -523,14 +512,10 @@ COMMANDS = (
         },
         run=move,
     ),
-    Command("pull", Moving.pull, say_pulled, positional="folder"),
-    Command("push", Moving.push, say_pushed, positional="folder"),
-    Command("token add", Access.add_token, positional="name", reading=False),
+    Command("pull", Moving.pull, say_pulled),
+    Command("push", Moving.push, say_pushed),
+    Command("token add", Access.add_token, reading=False),
     Command("token list", Access.tokens, bare="tokens"),
-    Command(
-        "token revoke",
-        Access.revoke_token,
-        positional="name",
-    ),
+    Command("token revoke", Access.revoke_token),
     Command("audit", Access.audit, say_calls, bare="calls"),
 )
