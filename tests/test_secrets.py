@@ -798,7 +798,7 @@ def test_a_name_that_may_be_assigned_to_has_an_anchor_near_its_beginning() -> No
 _PATTERNS = {
     **{f"{shape.kind} {n}": shape.pattern for n, shape in enumerate(SHAPES)},
     **{name: value for name, value in vars(secrets).items() if isinstance(value, re.Pattern)},
-    **{name: value.now for name, value in vars(secrets).items() if isinstance(value, secrets._Later)},
+    **{name: value.now for name, value in vars(secrets).items() if isinstance(value, secrets.Later)},
 }
 
 

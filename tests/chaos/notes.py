@@ -12,7 +12,7 @@ from collections.abc import Callable
 from cairn.engines.inmemory import InMemoryBackend, InMemoryLocks
 from cairn.errors import Invalid, NotFound
 from cairn.notes import format as note_format
-from cairn.notes import frontmatter
+from cairn.notes import frontmatter, yaml_heads
 from cairn.notes.format import Note, list_items, parse_note, render_body, render_entry
 from cairn.notes.kinds import KINDS
 from cairn.notes.notebook import Draft, Notebook
@@ -114,7 +114,7 @@ def heads_are_read_alike(rng: random.Random) -> None:
         for _ in range(rng.randrange(5))
     )
     quick = frontmatter._read_plain(head)
-    careful, problems = frontmatter._read_yaml(head)
+    careful, problems = yaml_heads.read(head)
     if quick is not None:
         assert (quick, []) == (careful, problems), head
     value = rng.choice(

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import cairn
-from cairn.governed.secrets import Shape, _Later
+from cairn.governed.secrets import Shape
+from cairn.language.later import Later
 from tests.chaos.world import Violation
 
 SIZE = 25_000
@@ -50,7 +51,7 @@ def all_patterns() -> dict[re.Pattern[str], str]:
 
 
 def _held(value: Any, where: str, depth: int = 0) -> Iterator[tuple[str, re.Pattern[str]]]:
-    if isinstance(value, Shape | _Later):
+    if isinstance(value, Shape | Later):
         value = value.pattern if isinstance(value, Shape) else value.now
     if isinstance(value, re.Pattern):
         if isinstance(value.pattern, str):

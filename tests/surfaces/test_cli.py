@@ -440,7 +440,28 @@ def test_a_cold_keyword_search_is_quick(tmp_path):
         "rich",
         "pydantic",
         "httpx2",
+        "yaml",
     }, heavy
+
+
+def test_a_server_begins_without_what_its_first_answer_does_not_need(tmp_path):
+    """Repositories, YAML, the page, patterns of scripts without blanks, and the framework's routes wait until they are asked for."""
+    code = (
+        "import contextlib, sys\nfrom starlette.testclient import TestClient\n"
+        "import cairn\nfrom cairn.aio import AsyncMemory\nfrom cairn.config import load\nfrom cairn.surfaces.http import build_app\n"
+        "from cairn.language import words\n"
+        f"app = build_app(AsyncMemory(load({str(tmp_path)!r})), hooks=True)\n"
+        "with TestClient(app, base_url='http://127.0.0.1') as client:\n"
+        "    assert client.get('/health').status_code == 200\n"
+        "    loaded = {'yaml', 'numpy', 'cairn.projects', 'cairn.agents.taking', 'cairn.web.pages'} & set(sys.modules)\n"
+        "    compiled = 'now' in vars(words._RUNS)\n"
+        "    known = len(app.app._app.routes)\n"
+        "    assert client.get('/api/v1/memory/nothing').status_code == 404\n"
+        "    print(*sorted(loaded), compiled, known < len(app.app._app.routes))\n"
+    )
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**clean, **ENV})
+    assert done.stdout.split() == ["False", "True"], done.stderr[-2000:]
 
 
 def test_import_cairn_is_light():

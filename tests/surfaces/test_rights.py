@@ -312,6 +312,7 @@ def prefixes(path: str) -> tuple[str, ...]:
 def test_every_route_has_a_case(tmp_path):
     """A route that nobody thought of here would be one whose rights nobody thought of."""
     app: Any = build_app(AsyncMemory(load(tmp_path)), own=False)
+    app.app._complete()
     found = set()
     for route in app.app._app.routes:
         if is_page(route.path) or route.path == "/mcp":  # tried in test_page.py and test_mcp_http.py

@@ -34,7 +34,6 @@ from cairn.agents import cold, quick, tools
 from cairn.agents.hook import answered, failed
 from cairn.agents.hosts import HookEvent
 from cairn.agents.link import ask, socket_path
-from cairn.agents.taking import repository_of, take_in
 from cairn.canonical import from_json
 from cairn.config import Settings, load
 from cairn.engines import minilm, spool
@@ -145,6 +144,8 @@ class Warm:
             settings = self.memory.settings
             if not self.ready.is_set() and (words := cold.told(settings, event.folder, event.prompt)):
                 return words
+            from cairn.agents.taking import repository_of
+
             limit = settings.server.max_query_chars
             return recalling.recall(
                 self.memory.parts,
@@ -182,7 +183,7 @@ class Warm:
                     with self.memory.parts.local_locks.hold(spool.LOCK):
                         if spool.read(path) != data:
                             continue  # somebody forgot it, or part of it, meanwhile
-                        take_in(self.memory, HookEvent.of(data))
+                        self._take_in(data)
                 except Unavailable as error:
                     self._trouble(f"a turn is not captured yet: {error}")
                     break
@@ -196,6 +197,12 @@ class Warm:
                 path.unlink(missing_ok=True)
                 kept += 1
         return kept
+
+    def _take_in(self, data: dict[str, Any]) -> None:
+        """Keep what one event of a hook says."""
+        from cairn.agents.taking import take_in  # a server at its start has no hook to answer yet
+
+        take_in(self.memory, HookEvent.of(data))
 
     def drain_until_stopped(self) -> None:
         looked = float("-inf")
@@ -377,7 +384,9 @@ def serve(root: Path, *, idle_seconds: float = IDLE_SECONDS) -> int:
     with Memory(settings) as memory, answering(memory, silent_minutes=SILENT_MINUTES) as warm:
         if warm is not None:
             warm.ready.clear()  # until then words alone tell what they can
-            memory.parts.embedder()  # loads the model while nobody waits
+            import cairn.agents.taking  # noqa: F401 -- loaded while nobody waits, as the model is
+
+            memory.parts.embedder()
             if not warm.dismissed.wait(_SOON_SECONDS):
                 with contextlib.suppress(CairnError):
                     memory.find("ready", limit=1)  # and what else the first question needs

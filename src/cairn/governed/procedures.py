@@ -19,8 +19,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-import yaml
-
 from cairn.canonical import rows_in, text_hash
 from cairn.errors import Invalid
 from cairn.governed import corrections
@@ -314,6 +312,8 @@ def slug(text: str) -> str:
 
 def render_skill(record: Record, sources: Sequence[str] = ()) -> str:
     """A procedure as the text of a SKILL.md."""
+    import yaml
+
     first = record.content.strip().splitlines()[0]
     description = " ".join(f"{first}. Use when: {record.trigger}".replace("..", ".").split())[:1024]
     head = yaml.safe_dump(
@@ -346,6 +346,8 @@ def parse_skill(text: str, fallback: str = "") -> SkillText:
     found = _FRONT.match(text)
     head: Any = {}
     if found is not None:
+        import yaml
+
         try:
             head = yaml.safe_load(found[1]) or {}
         except yaml.YAMLError:

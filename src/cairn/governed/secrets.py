@@ -17,6 +17,7 @@ import base64
 import binascii
 import itertools
 import math
+import operator
 import re
 import sys
 import tomllib
@@ -24,9 +25,11 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import resources
 from typing import Any, cast
+
+from cairn.language.later import Later
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +62,6 @@ _LONG_TEXT = 2048  # characters; in a shorter one the long words are not worth c
 _LONG_WORD = 11  # no credential without a blank is shorter
 _BLANK = re.compile(r"\\[sSDWbntrfv]|\s|\[\^")
 _NO_DOT = re.compile(r"\[[^\]]{0,200}\]|\\.")
-
-
-class _Later:
-    """A pattern that is compiled when it is first used: a hook that keeps a prompt waits for this module."""
-
-    def __init__(self, written: str) -> None:
-        self.written = written
-
-    @cached_property
-    def now(self) -> re.Pattern[str]:
-        return re.compile(self.written)
 
 
 class Shape:
@@ -272,11 +264,11 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "seed": _is_seed,
 }
 _PLACEHELD = frozenset({"connection-string", "password", "netrc"})
-_WORDS_INSIDE = _Later(r"[a-z]{8}|(?:[A-Z][a-z]{2,8}){3}")
+_WORDS_INSIDE = Later(r"[a-z]{8}|(?:[A-Z][a-z]{2,8}){3}")
 _DATA = tomllib.loads(resources.files("cairn.governed").joinpath("credentials.toml").read_text("utf-8"))
 _VALUES: Mapping[str, Any] = _DATA["values"]
 _PLACEHOLDER, _REFERENCE, _ALGORITHM, _ABOUT = (
-    _Later(_VALUES[name]) for name in ("placeholder", "reference", "algorithm", "about")
+    Later(_VALUES[name]) for name in ("placeholder", "reference", "algorithm", "about")
 )
 _NO_SEED = frozenset(_VALUES["no_seed"])
 SHAPES: tuple[Shape, ...] = tuple(Shape(rule) for rule in _DATA["credential"])
@@ -300,11 +292,20 @@ def _anchors(shapes: Iterable[Shape], *, spaced: bool | None = None) -> _Anchors
                 by_anchor.setdefault((anchor, shape.folded), []).append(shape)
     groups: _Anchors = {}
     for (anchor, folded), those in by_anchor.items():
-        pairs = list(map(bytes, itertools.pairwise(anchor.lower().encode())))
-        rarest = min(pairs, key=lambda pair: sum(map(_COMMON.find, pair)), default=b"")
-        place = int.from_bytes(rarest, sys.byteorder) if rarest else _SINGLE
-        groups.setdefault(place, []).append((anchor, folded, those))
+        groups.setdefault(_place_of(anchor), []).append((anchor, folded, those))
     return groups
+
+
+@cache
+def _place_of(anchor: str) -> int:
+    """The two neighbours in an anchor that are rarest, as `_pairs` has them."""
+    letters = anchor.lower().encode()
+    weights = list(map(_COMMON.find, letters))
+    pairs = list(map(operator.add, weights, weights[1:]))
+    if not pairs:
+        return _SINGLE
+    at = pairs.index(min(pairs))
+    return int.from_bytes(letters[at : at + 2], sys.byteorder)
 
 
 # Of shapes that are one long word with their anchor in it, of all, of those that may hold a blank: in words, across them.
@@ -321,9 +322,9 @@ _WORDS: Mapping[str, Sequence[str]] = _DATA["words"]
 _PASSWORD_WORDS = "|".join(word.replace(" ", r"[_ ]") for word in _WORDS["password"])
 _TOKEN_WORDS = "|".join(_WORDS["token"])
 _ASSIGN_ANCHORS: Sequence[str] = tuple(_WORDS["anchors"])
-_NAME = _Later(f"{_PASSWORD_WORDS}|{_TOKEN_WORDS}")
+_NAME = Later(f"{_PASSWORD_WORDS}|{_TOKEN_WORDS}")
 _NAME_LEAD, _NAME_CHARS = 16, 24  # characters before the anchor of a name, and of the longest name
-_ASSIGNMENT = _Later(
+_ASSIGNMENT = Later(
     rf"(?:(?P<pw>(?i:{_PASSWORD_WORDS}))|(?P<tok>(?i:{_TOKEN_WORDS})))"
     r"(?P<more>[_\-.][A-Za-z0-9_\-.]{0,40}|(?-i:[A-Z0-9])[A-Za-z0-9_]{0,40})?"
     r"[\"'`\]]{0,3}"
@@ -342,11 +343,11 @@ _MARK_INSIDE = re.compile(r"(?<=[A-Za-z])[!#$%^*~](?=[A-Za-z])")  # as no word, 
 _ASCII_RUN = re.compile(r"[!-~]*")
 _ESCAPED = re.compile(r"\\{1,15}[nrt\"']")
 _DIGIT, _LOWER, _UPPER, _SIGN = map(re.compile, (r"\d", r"[a-zà-öø-ÿа-я]", r"[A-ZÀ-ÖØ-ÞА-Я]", r"[\W_]"))
-_KEY_BEGINS = _Later(r"-----BEGIN (?:[A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V\d)-----")
-_KEY_LINES = _Later(r"(?:\s{1,4}(?:[A-Za-z0-9+/=]{8,4000}|[A-Z][A-Za-z-]{2,30}: [^\n]{1,200})){0,400}")
+_KEY_BEGINS = Later(r"-----BEGIN (?:[A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V\d)-----")
+_KEY_LINES = Later(r"(?:\s{1,4}(?:[A-Za-z0-9+/=]{8,4000}|[A-Z][A-Za-z-]{2,30}: [^\n]{1,200})){0,400}")
 _KEY_CHARS = 20_000
-_RULE = _Later(r"[ \t>]{0,8}\|?[ \t]{0,8}:?-{2,200}[-:| \t]{0,400}\r?\n?\Z")
-_HEADING = _Later(
+_RULE = Later(r"[ \t>]{0,8}\|?[ \t]{0,8}:?-{2,200}[-:| \t]{0,400}\r?\n?\Z")
+_HEADING = Later(
     rf"[ \t*_`]{{0,8}}(?:[^\W\d_]{{1,20}}[ _-])?(?i:{_PASSWORD_WORDS}|{_TOKEN_WORDS})s?[ \t*_`\r\n]{{0,8}}"
 )
 
@@ -487,11 +488,11 @@ def _private_keys(text: str) -> Iterator[Credential]:
 
 # What hides a credential, and what stands there for a reader: escapes (of escapes), bytes of an address in hex,
 # quotes in HTML, blanks that are none, letters of another script among Latin ones, invisible characters.
-_HIDING_ASCII = _Later(
+_HIDING_ASCII = Later(
     r"&(?:(?P<h>quot|apos)|#(?P<d>\d{2,3})|#[xX](?P<x>[0-9a-fA-F]{2}));"
     r"|\\\\{0,14}(?:u(?P<u>[0-9a-fA-F]{4})|x(?P<y>[0-9a-fA-F]{2})|(?P<c>[nrtbf\"'/]))|%(?:25){0,2}(?P<p>[0-9a-fA-F]{2})"
 )
-_HIDING = _Later(
+_HIDING = Later(
     _HIDING_ASCII.written + r"|(?P<s>[\u00a0\u2000-\u200a\u202f\u3000])"
     r"|(?<=[A-Za-z])(?P<l>[аеорсухі])|(?P<f>[аеорсухі])(?=[A-Za-z])|(?P<w>[\uff01-\uff5e])"
     r"|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+"
@@ -502,7 +503,7 @@ _GOES_ON = "[A-Za-z0-9_+/=-]"
 _BREAKS = {"=": r"\r?\n", "\\\\": r"\r?\n[ \t>]{0,8}", r"\r": r"\n[ \t>]{0,8}", r"\n": r"[ \t>]{0,8}"} | {
     quote: rf"[ \t]{{0,4}}[+.&]?[ \t]{{0,4}}(?:\r?\n)?[ \t]{{0,16}}{quote}" for quote in "\"'"
 }
-_BROKEN = _Later(
+_BROKEN = Later(
     f"(?:{'|'.join(f'{one}(?<={_GOES_ON}{one}){rest}' for one, rest in _BREAKS.items())})(?={_GOES_ON})"
 )
 _BASE64 = re.compile(

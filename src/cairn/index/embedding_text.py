@@ -17,9 +17,10 @@ from typing import Any
 
 from cairn.budget import kept
 from cairn.language import tongues, words
+from cairn.language.later import Later
 
 _BEFORE_MARK = re.compile(r" ([?.!,])")
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")
+_UNSPACED = Later(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")
 MAX_EMBEDDED_CHARS = 8000
 
 
@@ -142,7 +143,7 @@ def names_any(query: str, forms: Iterable[str]) -> bool:
     """Whether a query names somebody by one of these forms; where words stand without blanks, anywhere in it."""
     return any(
         form in query
-        if _UNSPACED.search(form)
+        if _UNSPACED.now.search(form)
         else re.search(rf"\b{re.escape(form)}\b", query, re.IGNORECASE)
         for form in forms
     )

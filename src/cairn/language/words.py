@@ -18,6 +18,7 @@ from itertools import chain
 
 from cairn.budget import share
 from cairn.language import tongues
+from cairn.language.later import Later
 
 MAX_TOKEN = 64
 _MAX_PARTS = 24
@@ -33,13 +34,13 @@ _MARKS = (
 _PICTURES = "\u2600-\u27bf\U0001f300-\U0001faff"
 _CHUNK = re.compile(rf"\w[\w{_MARKS}]*(?:['’._/\\:@&~+-]+[\w{_MARKS}]+)*(?:\+\+|#(?![\w]))?|[{_PICTURES}]")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_RUNS = re.compile(
+_RUNS = Later(
     rf"[{_UNSPACED}{_MARKS}]*[{_UNSPACED}][{_UNSPACED}{_MARKS}]*|[{_HANGUL}]+|[^{_UNSPACED}{_HANGUL}]+"
 )
-_UNSPACED_ONLY = re.compile(rf"[{_UNSPACED}]")
-_HANGUL_ONLY = re.compile(rf"[{_HANGUL}]")
+_UNSPACED_ONLY = Later(rf"[{_UNSPACED}]")
+_HANGUL_ONLY = Later(rf"[{_HANGUL}]")
 # Where words stand without blanks, a number or path among them begins and ends with its letters.
-_BETWEEN_SCRIPTS = re.compile(rf"(?<=[A-Za-z0-9])(?=[{_UNSPACED}])|(?<=[{_UNSPACED}])(?=[A-Za-z0-9])")
+_BETWEEN_SCRIPTS = Later(rf"(?<=[A-Za-z0-9])(?=[{_UNSPACED}])|(?<=[{_UNSPACED}])(?=[A-Za-z0-9])")
 _SEPARATORS = re.compile(r"[^\w" + _MARKS + r"]+|_+")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
 _APOSTROPHES = re.compile(r"['’]")
@@ -85,8 +86,8 @@ def word_set(text: str) -> frozenset[str]:
         for word in _SEPARATORS.split(_APOSTROPHES.sub("", chunk)):
             if not word:
                 continue
-            for run in _RUNS.findall(word):
-                if _UNSPACED_ONLY.search(run):
+            for run in _RUNS.now.findall(word):
+                if _UNSPACED_ONLY.now.search(run):
                     found.update(_pairs(run))
                 else:
                     found.add(run.casefold()[:MAX_TOKEN])
@@ -181,13 +182,13 @@ def _pieces(chunk: str) -> tuple[str, ...]:
                 return (chunk.casefold()[:MAX_TOKEN],)
     out: list[str] = []
     parts = [part for part in _SEPARATORS.split(chunk) if part]
-    if len(parts) > 1 and len(scripts := _BETWEEN_SCRIPTS.split(chunk)) > 1:
+    if len(parts) > 1 and len(scripts := _BETWEEN_SCRIPTS.now.split(chunk)) > 1:
         return tuple(dict.fromkeys(piece for script in scripts for piece in _pieces(script)))
     if len(parts) > 1:
         out.append("_".join(parts).casefold()[:MAX_TOKEN])
     for part in parts[:_MAX_PARTS]:
-        for run in _RUNS.findall(part):
-            if _UNSPACED_ONLY.search(run):
+        for run in _RUNS.now.findall(part):
+            if _UNSPACED_ONLY.now.search(run):
                 out.extend(_pairs(run, singles=True))
             else:
                 out.extend(_word(run))
@@ -232,7 +233,7 @@ def _hung() -> frozenset[str]:
 
 
 def _word(run: str) -> Iterable[str]:
-    if _HANGUL_ONLY.match(run):
+    if _HANGUL_ONLY.now.match(run):
         return (run[:MAX_TOKEN], *(_pairs(run) if len(run) > 2 else ()))
     if run.isascii():
         lower = run.lower()[:MAX_TOKEN]
@@ -262,4 +263,4 @@ def without_accents(word: str) -> str:
 
 def is_unspaced(letter: str) -> bool:
     """Whether `letter` belongs to a script that writes words without blanks between them."""
-    return _UNSPACED_ONLY.match(letter) is not None
+    return _UNSPACED_ONLY.now.match(letter) is not None

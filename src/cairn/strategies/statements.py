@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 from cairn.language import dates, prose, traits, words
+from cairn.language.later import Later
 from cairn.language.prose import Spoken
 from cairn.strategies.phrases import Phrases, lowered, spoken
 from cairn.types import Message
@@ -33,7 +34,7 @@ _STOPPED = (".", "!", "?", "。", "！", "？", "…", "।", '"', "”", "»", 
 # those nobody types, so a few turns are enough to tell.
 _SPEECH, _TURNS, _MARKED = 0.15, 20, 0.3
 _REPEATED = re.compile(r"\b(\w+)(?: ?,)?(?: \w{1,3})? \1\b", re.I)
-_UNSPACED = re.compile(r"[\u3041-\u30ff\u3400-\u9fff]")
+_UNSPACED = Later(r"[\u3041-\u30ff\u3400-\u9fff]")
 _CLAUSE = re.compile(r"[,;，；、] ?")
 # What somebody else is to read, or what is to be worked on: quoted behind a colon, however many sentences it has.
 _HANDED = re.compile(r"[:：]\s*[\"“„«「『]([^\"”“»」』]{20,2000})[\"”“»」』]")
@@ -391,7 +392,7 @@ def quote(speaker: str, said: str, *, is_cut: bool = False) -> str:
     'Ana: I moved to Oslo.'
     """
     said = _APART.sub("", said.strip(" ,;-–—"))
-    stop = "。" if said and _UNSPACED.match(said[-1]) else "."
+    stop = "。" if said and _UNSPACED.now.match(said[-1]) else "."
     end = " …" if is_cut else "" if said.endswith(_STOPPED) else stop
     return f"{speaker}: {said}{end}"
 

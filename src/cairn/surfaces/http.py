@@ -33,7 +33,6 @@ from cairn.operations.table import Asked, Operation
 from cairn.surfaces import stream
 from cairn.surfaces.connections import Connections, share_of_handles
 from cairn.surfaces.guard import (
-    App,
     ASGIScope,
     Guard,
     Metrics,
@@ -89,8 +88,9 @@ class _Routes:
         self.mcp = McpEndpoint(memory)
         self.visitors = visitors
 
-    def all(self) -> list[StarletteRoute]:
-        routes = [
+    def apart(self) -> list[StarletteRoute]:
+        """What is served beside the operations."""
+        return [
             StarletteRoute("/mcp", self.mcp),
             StarletteRoute("/health", self.health, methods=["GET"]),
             StarletteRoute("/ready", self.ready, methods=["GET"]),
@@ -100,9 +100,6 @@ class _Routes:
             StarletteRoute("/", self.page, methods=["GET"]),
             StarletteRoute("/view/{path:path}", self.page, methods=["GET", "POST"]),
         ]
-        for (method, path), handler in self.operations.items():
-            routes.append(StarletteRoute(path, handler, methods=[method]))
-        return routes
 
     @cached_property
     def operations(self) -> dict[tuple[str, str], Handler]:
@@ -202,6 +199,7 @@ class _Routes:
         with contextlib.suppress(CairnError, OSError):  # whoever asks is told
             pages = await asyncio.to_thread(lambda: self.pages)
             await self.memory.pools.run(pages.prepare, writes=False)
+            await asyncio.to_thread(_import_what_hooks_need)
 
     async def page(self, request: Request) -> Response:
         pages = await asyncio.to_thread(lambda: self.pages)
@@ -226,16 +224,26 @@ class _Routes:
 class _Direct:
     """Serves operations whose path is the same for every call from a table; the framework matches all others.
 
-    The framework tries one route after another, and there are hundreds.
+    The framework tries one route after another, and there are hundreds: it gets those of the operations with the first
+    call it has to match.
     """
 
-    def __init__(self, app: App, handlers: Mapping[tuple[str, str], Handler]) -> None:
+    def __init__(self, app: Starlette, handlers: Mapping[tuple[str, str], Handler]) -> None:
         self._app = app
         self._handlers = handlers
+        self._is_whole = False
+
+    def _complete(self) -> None:
+        self._is_whole = True
+        for (method, path), handler in self._handlers.items():
+            self._app.router.routes.append(StarletteRoute(path, handler, methods=[method]))
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        # A path with a variable in it is no key that a call could name.
         known = scope["type"] == "http" and self._handlers.get((scope["method"], scope["path"]))
-        if not known:
+        if not known or "{" in scope["path"]:
+            if not self._is_whole and scope["type"] == "http" and scope["path"].startswith(VERSIONS):
+                self._complete()
             await self._app(scope, receive, send)
             return
         # A form that is no form is the caller's fault (400) only where the framework sees that it runs inside an app.
@@ -296,7 +304,7 @@ def build_app(
             yield
 
     inner = Starlette(
-        routes=routes.all(),
+        routes=routes.apart(),
         lifespan=lifespan,
         exception_handlers={
             HTTPException: _framework_refusal,
@@ -308,7 +316,7 @@ def build_app(
     # Redirects to a path with a slash would hide a wrong address behind a 307.
     inner.router.redirect_slashes = False
     place, server = memory.settings.server_dir, memory.settings.server
-    direct = _Direct(inner, {at: one for at, one in routes.operations.items() if "{" not in at[1]})
+    direct = _Direct(inner, routes.operations)
     return Guard(
         direct,
         server,
@@ -391,6 +399,11 @@ def _import_what_calls_need() -> None:
     import numpy  # noqa: F401, ICN001 -- searching and embedding
 
     _read_languages()
+
+
+def _import_what_hooks_need() -> None:
+    """Load what the first hook uses: a prompt would wait for it."""
+    import cairn.agents.taking  # noqa: F401
 
 
 def _settle_down() -> None:
