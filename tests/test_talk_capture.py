@@ -677,37 +677,6 @@ def test_the_ledger_does_not_pile_up(kit, monkeypatch):
     assert World(kit.folder, clock=Later()).capture.recover() == 1
 
 
-def by_the_hour(root):
-    """Have the ledger be as older versions kept it: a file for each hour, without the time of a cut."""
-    ledger = root / ".tmp" / "cells" / "underway.jsonl"
-    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
-    old = "".join(json.dumps(line[:5]) + "\n" for line in lines)
-    ledger.rename(ledger.with_name("2026060112.jsonl")).write_text(old)
-
-
-def test_what_an_older_version_left_unfinished_is_finished(kit):
-    """A cell that was cut when that version was killed is told; its ledger is taken over."""
-    crashed = World(kit.folder, faults=Faults(lambda _: None))
-    crashed.add("s1", said("hello"))
-    happens(crashed.faults, is_episode, die)
-    with pytest.raises(Death):
-        crashed.flush()
-    by_the_hour(kit.folder)
-
-    assert World(kit.folder).capture.recover() == 1
-    assert [file.name for file in (kit.folder / ".tmp" / "cells").iterdir()] == ["underway.jsonl"]
-
-
-def test_a_session_is_forgotten_in_the_ledger_of_an_older_version(kit):
-    """No file of an older version keeps the name of a session."""
-    kit.add("s1", said("hello"))
-    kit.flush()
-    by_the_hour(kit.folder)
-
-    assert kit.capture.forget(SPACE, ["s1"]) == 1
-    assert not any(b'"s1"' in file.read_bytes() for file in (kit.folder / ".tmp" / "cells").iterdir())
-
-
 def test_a_locked_session_is_a_named_error(kit, monkeypatch):
     """A session that another wrote to, and holds too long, answers "unavailable", not a hang."""
     kit.add("s1", said("x"))

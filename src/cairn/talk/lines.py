@@ -224,7 +224,7 @@ def _added(line: Mapping[str, Any]) -> Added:
         _place(line, "n") if "n" in line else None,
         tuple(messages),
         _word(line, "batch", ""),
-        _key(line),
+        _word(line, "key_hash", None),
         _word(line, "mode", None),
         _word(line, "at", ""),
         _begun_for(line.get("for")),
@@ -236,12 +236,6 @@ def _added(line: Mapping[str, Any]) -> Added:
 def hashed_key(key: str) -> str:
     """What a log holds of an idempotency key: enough to know it again, and nothing of its words."""
     return "key:" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def _key(line: Mapping[str, Any]) -> str | None:
-    """The mark of a line's idempotency key; older logs hold the key itself."""
-    given = _word(line, "key", None)
-    return hashed_key(given) if given else _word(line, "key_hash", None)
 
 
 def _begun_for(value: Any) -> frozenset[str] | None:
