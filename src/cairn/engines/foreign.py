@@ -61,6 +61,7 @@ class WrappedBackend(StorageBackend):
     list, exists, info, mkdir = map(_at_place, ("list", "exists", "info", "mkdir"))
     remove, prune = map(_at_place, ("remove", "prune"))
     sweep, locks, watch, turn, tell = map(_passed_on, ("sweep", "locks", "watch", "turn", "tell"))
+    people_in = _passed_on("people_in")
     scrub, archive, read_back = map(_passed_on, ("scrub", "archive", "read_back"))
     forgotten_elsewhere = _passed_on("forgotten_elsewhere")
     trouble, keep, close = map(_passed_on, ("trouble", "keep", "close"))

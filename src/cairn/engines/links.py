@@ -12,15 +12,16 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.engines.convert import MAX_BYTES, text_of
+from cairn.engines.foreign import WrappedBackend
 from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, StorageFailed
 from cairn.language.documents import FOLDER, LINKED, LINKS
-from cairn.seams import Capabilities, Info, Locator, StorageBackend
+from cairn.seams import Info, Locator, StorageBackend
 
 _NAME = re.compile(r"[\w-][\w.-]{0,59}")
 _HEAD = "# Folders that are searched where they lie; nothing is ever written to them. See `cairn knowledge link`.\n"
@@ -64,7 +65,7 @@ def write_links(links: Mapping[str, Link]) -> str:
     return "\n".join(lines)
 
 
-class LinkedStorage(StorageBackend):
+class LinkedStorage(WrappedBackend):
     """The root's storage, and below `knowledge/.linked/` the folders it links to, for reading.
 
     Args:
@@ -76,38 +77,28 @@ class LinkedStorage(StorageBackend):
     def __init__(
         self, base: StorageBackend, is_document: Callable[[Locator], bool], clean: Callable[[str], str]
     ) -> None:
-        self._base, self.is_shared = base, base.is_shared
+        super().__init__(base)
         self._is_document = is_document
         self._clean = clean
         self._links: dict[str, tuple[tuple[float, int], dict[str, Link]]] = {}
 
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._base.capabilities
-
     def turn(self, name: str, seconds: float) -> bool:
         # Nobody else looks through the folders of this machine.
-        return bool(self.folders()) or self._base.turn(name, seconds)
-
-    def people_in(self, keys: Collection[str]) -> Mapping[str, Collection[str]]:
-        return self._base.people_in(keys)
-
-    def tell(self, keys: Iterable[str]) -> None:
-        self._base.tell(keys)
+        return bool(self.folders()) or self._inner.turn(name, seconds)
 
     # ------------------------------------------------------------ links
 
     def links(self, file: Locator) -> dict[str, Link]:
         """The links of one `links.toml`, by name; none where it is not there. What is wrong with it is raised."""
         try:
-            info = self._base.info(file)
+            info = self._inner.info(file)
         except NotFound:
             self._links.pop(file.key, None)
             return {}
         stamp = (info.mtime, info.size)
         held = self._links.get(file.key)
         if held is None or held[0] != stamp:
-            held = (stamp, read_links(self._base.read(file)))
+            held = (stamp, read_links(self._inner.read(file)))
             self._links[file.key] = held
         return held[1]
 
@@ -139,7 +130,7 @@ class LinkedStorage(StorageBackend):
     def read(self, locator: Locator) -> str:
         found = self._linked(locator)
         if found is None:
-            return self._base.read(locator)
+            return self._inner.read(locator)
         path = _inside(*found, locator)
         try:
             if path.stat().st_size > MAX_BYTES:
@@ -152,16 +143,13 @@ class LinkedStorage(StorageBackend):
                 f"{locator}: {error.strerror or error}.", locator=locator.key, trouble=error.errno
             ) from None
 
-    def read_version(self, locator: Locator) -> tuple[str, str]:
-        return self._base.read_version(locator)
-
     def info(self, locator: Locator) -> Info:
         parts = locator.parts
         if parts[2:] == (FOLDER, LINKED):
             return Info(locator, is_dir=True, size=0, mtime=0.0)
         found = self._linked(locator)
         if found is None:
-            return self._base.info(locator)
+            return self._inner.info(locator)
         path = _inside(*found, locator)
         try:
             known = path.lstat()
@@ -187,13 +175,13 @@ class LinkedStorage(StorageBackend):
     def list(self, locator: Locator) -> list[Locator]:
         parts = locator.parts
         if parts[2:] == (FOLDER,):
-            found = self._base.list(locator)
+            found = self._inner.list(locator)
             return [*found, locator.child(LINKED)] if self.links(locator.child(LINKS)) else found
         if parts[2:] == (FOLDER, LINKED):
             return [locator.child(name) for name in self.links(locator.parent.child(LINKS))]
         linked = self._linked(locator)
         if linked is None:
-            return self._base.list(locator)
+            return self._inner.list(locator)
         path = _inside(*linked, locator)
         out = []
         for name, _is_dir, _size, _mtime in _entries(path, locator):
@@ -208,7 +196,7 @@ class LinkedStorage(StorageBackend):
     ) -> Iterator[tuple[str, int, int]]:
         """Every file below a place as (key, size, mtime in ns): the root's own, then those of the links met there."""
         files = []
-        for key, size, mtime in self._base.scan(locator, passed_over):
+        for key, size, mtime in self._inner.scan(locator, passed_over):
             if key.endswith(f"/{FOLDER}/{LINKS}") and key.count("/") == 3:
                 files.append(Locator(key))
             yield key, size, mtime
@@ -254,23 +242,11 @@ class LinkedStorage(StorageBackend):
             pass
         yield from found
 
-    # ------------------------------------------------------------ what the root alone has
-
-    def write(self, locator: Locator, content: str, *, expect: str | None = None) -> Locator:
-        self._refuse(locator)
-        return self._base.write(locator, content, expect=expect)
-
-    def mkdir(self, locator: Locator) -> Locator:
-        self._refuse(locator)
-        return self._base.mkdir(locator)
-
-    def remove(self, locator: Locator) -> None:
-        self._refuse(locator)
-        self._base.remove(locator)
-
-    def _refuse(self, locator: Locator) -> None:
-        if locator.parts[2:4] == (FOLDER, LINKED):
+    @contextmanager
+    def _around(self, verb: str, locator: Locator) -> Iterator[None]:
+        if locator.parts[2:4] == (FOLDER, LINKED) and verb in {"write", "mkdir", "remove"}:
             raise Invalid(f"{locator} lies in a linked folder: it is only read.", locator=locator.key)
+        yield
 
 
 def _inside(link: Link, rest: tuple[str, ...], locator: Locator) -> Path:

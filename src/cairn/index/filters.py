@@ -72,8 +72,8 @@ class Test:
     operator: Operator
     value: Any
 
-    def to_sql(self, columns: Mapping[str, str] = COLUMNS) -> tuple[str, list[Any]]:
-        column = columns[self.field]
+    def to_sql(self) -> tuple[str, list[Any]]:
+        column = COLUMNS[self.field]
         if self.field in _SEVERAL:
             wanted = self.value if self.operator == "in" else (self.value,)
             found = " OR ".join(f"instr({column}, ?) > 0" for _ in wanted) or "0"
@@ -138,13 +138,13 @@ class Group:
     joined_by: Literal["AND", "OR"]
     parts: tuple[Test | Group, ...]
 
-    def to_sql(self, columns: Mapping[str, str] = COLUMNS) -> tuple[str, list[Any]]:
+    def to_sql(self) -> tuple[str, list[Any]]:
         """A SQL condition with `?` for each value, and the values. Nothing of the request enters the text."""
         if not self.parts:
             return ("1" if self.joined_by == "AND" else "0"), []
         pieces, values = [], []
         for part in self.parts:
-            sql, bound = part.to_sql(columns)
+            sql, bound = part.to_sql()
             pieces.append(sql)
             values.extend(bound)
         return f"({f' {self.joined_by} '.join(pieces)})", values
