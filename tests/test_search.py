@@ -598,13 +598,13 @@ def test_fit_is_absolute():
 def test_a_vector_that_arrives_does_not_reload_the_words(world):
     """Right after a bulk write vectors come in for seconds; the words held in memory stay as they are."""
     world.ask("tomatoes")
-    held = world.index._words.get(ALICE)
+    held = world.index._held(ALICE).words
     new = world.index.apply([])
     world.index.put_vectors([*_all_pending(world, "garden")], {})
     assert world.index.version() > new
-    assert world.index._words.get(ALICE) is held
+    assert world.index._held(ALICE).words is held
     world.entry("episode", "A walnut tree was cut down.")
-    assert world.index._words.get(ALICE) is not held
+    assert world.index._held(ALICE).words is not held
     assert world.ask("walnut", method="keyword").episodes
 
 

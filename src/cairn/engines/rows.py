@@ -11,7 +11,6 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,7 @@ from cairn.engines.row_tables import (
     trim_gone,
     with_vectors,
 )
-from cairn.engines.warm import WarmRows, WarmScopes, WarmWords
+from cairn.engines.warm import WarmScopes, WarmState
 from cairn.index.corpus import (
     PAGE_ORDER,
     TOKEN_DIMENSIONS,
@@ -53,7 +52,6 @@ from cairn.index.corpus import (
     passing_rows,
 )
 from cairn.index.filters import NOTHING_ASKED, Group, unpacked
-from cairn.index.postings import Postings
 from cairn.types import Scope, Space
 
 if TYPE_CHECKING:
@@ -70,7 +68,7 @@ _WHOLE = (
     "vector", "path", "source",
 )  # fmt: skip
 _BLOCK_ROWS = 8192
-_WARM_BYTES = 256 * 1024 * 1024  # of the arrays of all scopes together
+_WARM_BYTES = 320 * 1024 * 1024  # of the arrays and words of all scopes together
 _UNUSED_KEPT = 1000
 _COUNTS_KEPT = 1000
 _OPEN_TALK = "cell_id IS NULL AND session_id IS NOT NULL AND kind IN ('message', 'passage')"
@@ -93,10 +91,7 @@ class SqliteIndex:
         self._db = Database(folder / "index.db", SCHEMA, version=SCHEMA_VERSION, attach={"v": self._vectors})
         self._model = ""
         self._counts: Remembered[int] = Remembered(_COUNTS_KEPT)
-        self._words = WarmScopes(self._db, WarmWords, memory_bytes=_WARM_BYTES // 4)
-        self._warm = WarmScopes(
-            self._db, partial(WarmRows, memory_rows=memory_rows), memory_bytes=_WARM_BYTES
-        )
+        self._warm = WarmScopes(self._db, memory_rows=memory_rows, memory_bytes=_WARM_BYTES)
 
     @property
     def generation(self) -> str:
@@ -106,6 +101,10 @@ class SqliteIndex:
 
     def _ask(self, query: str, *values: object) -> list[Any]:
         return self._db.read(lambda db: db.execute(query, values).fetchall())
+
+    def _ask_of(self, scope: Scope, query: str, *values: object) -> list[Any]:
+        """The rows of a question about a scope, whose number is its first value."""
+        return self._db.read(lambda db: db.execute(query, (scope_number(db, scope), *values)).fetchall())
 
     def _meta(self, key: str) -> Any:
         return self._db.read(lambda db: meta(db, key))
@@ -127,20 +126,17 @@ class SqliteIndex:
 
     def corpus(self, scope: Scope) -> Corpus:
         """The scope's rows as arrays; the same object until one of them changes, and within one look."""
-        return self._db.kept(("rows", scope), lambda: self._warm.get(scope, self.model))
+        return self._held(scope).rows
 
-    def _postings(self, scope: Scope) -> Postings:
-        return self._db.kept(("words", scope), lambda: self._words.get(scope))
+    def _held(self, scope: Scope) -> WarmState:
+        return self._db.kept(scope, lambda: self._warm.get(scope, self.model))
 
     def count(self, scope: Scope) -> int:
         """How many rows there are in the scope, from counts that are kept as rows come and go."""
-
-        def ask(db: sqlite3.Connection) -> int:
-            query = "SELECT coalesce(sum(rows), 0) FROM tallies WHERE scope_id = ?"
-            return int(db.execute(query, (scope_number(db, scope),)).fetchone()[0])
+        query = "SELECT coalesce(sum(rows), 0) FROM tallies WHERE scope_id = ?"
 
         def look(last: int | None) -> int:
-            found = self._db.read(ask)
+            found = int(self._ask_of(scope, query)[0][0])
             return last if last is not None and found == last else found
 
         return self._counts.get(self._db, scope, look)
@@ -155,8 +151,8 @@ class SqliteIndex:
         Words and arrays are held in memory. So are vectors, up to `memory_rows`; those of a larger scope are read
         through once for each question.
         """
-        corpus = self.corpus(scope)
-        bm25, covered, holding = self._postings(scope).legs(corpus, ask)
+        _, _, _, corpus, words = self._held(scope)
+        bm25, covered, holding = words.legs(corpus, ask)
         return Found(
             corpus=corpus,
             passing=passing_rows(corpus, ask, lambda: self._matching(scope, ask.where)),
@@ -193,16 +189,11 @@ class SqliteIndex:
         import numpy as np
 
         query = (
-            "SELECT r.id, t.data FROM rows r JOIN v.tokens t ON t.model = ? AND t.key = r.embed_key"
-            f" WHERE +r.scope_id = ? AND r.id {AMONG}"
+            "SELECT r.id, t.data FROM v.models m JOIN rows r ON +r.scope_id = ?1 JOIN v.tokens t ON t.model = m.id"
+            f" AND t.key = r.embed_key WHERE m.name = ?2 AND r.id {AMONG}"
         )
         asked = json.dumps([int(rowid) for rowid in rowids])
-
-        def ask(db: sqlite3.Connection) -> list[tuple[int, bytes]]:
-            bound = (model_number(db, self.model), scope_number(db, scope), asked)
-            return db.execute(query, bound).fetchall()
-
-        rows = self._db.read(ask) if rowids else []
+        rows = self._ask_of(scope, query, self.model, asked) if rowids else []
         return {rowid: np.frombuffer(data, np.int8).reshape(-1, TOKEN_DIMENSIONS) for rowid, data in rows}
 
     def stored_vectors(self, scope: Scope) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -235,12 +226,8 @@ class SqliteIndex:
 
         condition, values = where.to_sql()
 
-        def ask(db: sqlite3.Connection) -> list[tuple[int]]:
-            number = scope_number(db, scope)
-            query = f"SELECT id FROM rows WHERE scope_id = ? AND {condition} ORDER BY id"
-            return db.execute(query, (number, *values)).fetchall()
-
-        found = self._db.read(ask)
+        query = f"SELECT id FROM rows WHERE scope_id = ? AND {condition} ORDER BY id"
+        found = self._ask_of(scope, query, *values)
         return np.fromiter((row[0] for row in found), np.int64, len(found))
 
     def rows(self, scope: Scope, rowids: Sequence[int]) -> list[Row]:
@@ -248,23 +235,14 @@ class SqliteIndex:
         asked = [int(rowid) for rowid in rowids]
         # The plus keeps SQLite to the few rowids: an index on the scope would walk all of its rows.
         query = f"SELECT {_COLUMNS} {_PLACED} WHERE +r.scope_id = ? AND r.id {AMONG}"
-
-        def ask(db: sqlite3.Connection) -> dict[int, Row]:
-            bound = (scope_number(db, scope), json.dumps(asked))
-            return {row[0]: _row(row, scope) for row in db.execute(query, bound)}
-
-        by_id = self._db.read(ask)
+        by_id = {row[0]: _row(row, scope) for row in self._ask_of(scope, query, json.dumps(asked))}
         return [by_id[rowid] for rowid in asked if rowid in by_id]
 
     def find(self, scope: Scope, entry_ids: Sequence[str], kind: str | None = None) -> list[Row]:
         """Rows of `scope` by entry id (`E54`: an id alone names nothing; it is asked within its scope)."""
         query = f"SELECT {_COLUMNS} {_PLACED} WHERE r.scope_id = ? AND r.entry_id {AMONG}"
-
-        def ask(db: sqlite3.Connection) -> list[Row]:
-            found = db.execute(query, (scope_number(db, scope), json.dumps([*entry_ids])))
-            return [_row(row, scope) for row in found if kind is None or row[1] == kind]
-
-        return self._db.read(ask)
+        found = self._ask_of(scope, query, json.dumps([*entry_ids]))
+        return [_row(row, scope) for row in found if kind is None or row[1] == kind]
 
     def page(
         self,
@@ -284,26 +262,17 @@ class SqliteIndex:
         direction = "DESC" if descending else "ASC"
         visible = "" if hidden else " AND r.hidden = 0"
         marks = ",".join("?" * len(kinds))
-
-        def ask(db: sqlite3.Connection) -> Page:
-            number = scope_number(db, scope)
-            chosen = f"WHERE r.scope_id = ? AND r.kind IN ({marks}){visible} AND {condition}"
-            bound = (number, *kinds, *values)
-            total = int(db.execute(f"SELECT count(*) FROM rows r {chosen}", bound).fetchone()[0])
-            if offset >= total:
-                return Page((), total)
-            ids = db.execute(
-                f"SELECT r.id FROM rows r {chosen} ORDER BY r.{column} {direction}, r.entry_id {direction}"
-                " LIMIT ? OFFSET ?",
-                (*bound, limit, offset),
-            ).fetchall()
-            return Page(tuple(row[0] for row in ids), total)
-
-        return self._db.read(ask)
+        chosen = f"FROM rows r WHERE r.scope_id = ? AND r.kind IN ({marks}){visible} AND {condition}"
+        total = int(self._ask_of(scope, f"SELECT count(*) {chosen}", *kinds, *values)[0][0])
+        if offset >= total:
+            return Page((), total)
+        order = f"ORDER BY r.{column} {direction}, r.entry_id {direction} LIMIT ? OFFSET ?"
+        ids = self._ask_of(scope, f"SELECT r.id {chosen} {order}", *kinds, *values, limit, offset)
+        return Page(tuple(row[0] for row in ids), total)
 
     def frequencies(self, scope: Scope, terms: Iterable[str]) -> Mapping[str, int]:
         """In how many of the scope's rows each term occurs; terms that occur nowhere are missing."""
-        return self._postings(scope).frequencies(terms)
+        return self._held(scope).words.frequencies(terms)
 
     def scopes(self, space: Space | None = None) -> list[tuple[Scope, dict[str, int]]]:
         """Every scope that has rows, with their number by kind."""
@@ -320,16 +289,11 @@ class SqliteIndex:
 
     def hours(self, scope: Scope, kinds: Sequence[str]) -> dict[int, int]:
         """How many rows of these kinds fall into each hour since 1970; hidden ones and those without a time left out."""
-        marks = ",".join("?" * len(kinds))
-
-        def ask(db: sqlite3.Connection) -> list[tuple[int, int]]:
-            return db.execute(
-                f"SELECT timestamp_ms / 3600000, count(*) FROM rows WHERE scope_id = ? AND kind IN ({marks})"
-                " AND hidden = 0 AND timestamp_ms > 0 GROUP BY 1",
-                (scope_number(db, scope), *kinds),
-            ).fetchall()
-
-        return dict(self._db.read(ask))
+        query = (
+            f"SELECT timestamp_ms / 3600000, count(*) FROM rows WHERE scope_id = ? AND kind {AMONG}"
+            " AND hidden = 0 AND timestamp_ms > 0 GROUP BY 1"
+        )
+        return dict(self._ask_of(scope, query, json.dumps([*kinds])))
 
     # ---- writing (the holder of the indexer's lease only) ---------------------------------------------------
 
@@ -453,14 +417,9 @@ class SqliteIndex:
 
     def pending_count(self, scope: Scope | None = None) -> int:
         """How many rows wait for their vector, in all or in one scope."""
-
-        def ask(db: sqlite3.Connection) -> int:
-            query = "SELECT count(*) FROM rows WHERE pending = 1"
-            if scope is None:
-                return int(db.execute(query).fetchone()[0])
-            return int(db.execute(f"{query} AND scope_id = ?", (scope_number(db, scope),)).fetchone()[0])
-
-        return self._db.read(ask)
+        query = "SELECT count(*) FROM rows WHERE pending = 1"
+        found = self._ask(query) if scope is None else self._ask_of(scope, f"{query} AND scope_id = ?")
+        return int(found[0][0])
 
     def have_vectors(self, keys: Sequence[bytes]) -> set[bytes]:
         """Which of these texts have a vector of the current model already."""

@@ -1,4 +1,4 @@
-"""Rows (as arrays) and words of a scope in memory, brought up to date by version.
+"""Rows (as arrays) and words of a scope in memory, brought up to date by version, both at once.
 
 A question costs one look at the scope's version, and none while nobody wrote. Where it moved, only the rows with a newer version are read
 and worked in; a scope that is not held, or whose index was made anew, is loaded whole. The least recently
@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cairn.engines.database import Database, Remembered
 from cairn.engines.row_tables import IN_ARRAYS, meta, scope_number
@@ -30,26 +29,34 @@ _COLUMNS = (
 _GROW = 1.25
 _GONE_ROWS = 1024
 
-T = TypeVar("T")
+
+class WarmState(NamedTuple):
+    """A scope as one version of it was: its rows, and their words."""
+
+    generation: str
+    version: int
+    worded: int
+    rows: Corpus
+    words: Postings
 
 
-class WarmScopes(Generic[T]):
-    """A bounded set of scopes in memory; `make` begins to hold one, by its scope and whatever else it is asked by."""
+class WarmScopes:
+    """A bounded set of scopes in memory."""
 
-    def __init__(self, database: Database, make: Callable[..., WarmScope[T]], *, memory_bytes: int) -> None:
+    def __init__(self, database: Database, *, memory_rows: int, memory_bytes: int) -> None:
         self._db = database
-        self._make = make
+        self._memory_rows = memory_rows
         self._memory_bytes = memory_bytes
-        self._held: OrderedDict[tuple[Any, ...], WarmScope[T]] = OrderedDict()
+        self._held: OrderedDict[tuple[Scope, str], WarmScope] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, *asked: Any) -> T:
-        """What there is of a scope now."""
+    def get(self, scope: Scope, model: str) -> WarmState:
+        """What there is of a scope now, with the vectors of a model."""
         with self._lock:
-            warm = self._held.get(asked)
+            warm = self._held.get((scope, model))
             if warm is None:
-                warm = self._held[asked] = self._make(*asked)
-            self._held.move_to_end(asked)
+                warm = self._held[scope, model] = WarmScope(scope, model, self._memory_rows)
+            self._held.move_to_end((scope, model))
         found = warm.refreshed(self._db)
         with self._lock:
             total = sum(other.bytes for other in self._held.values())
@@ -63,100 +70,82 @@ class WarmScopes(Generic[T]):
             self._held.clear()
 
 
-class WarmScope(ABC, Generic[T]):
-    """One scope: the latest that was read of it, and how it is brought up to date."""
+class WarmScope:
+    """One scope: the latest that was read of it, and how it is brought up to date.
 
-    _moves = "version"  # the version of a scope that moves with what is held
-    bytes = 0
-
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-        self._lock = threading.Lock()
-        self._held: Remembered[T] = Remembered()
-        self._state: tuple[str, int, T] | None = None
-
-    def refreshed(self, db: Database) -> T:
-        def read(_: T | None) -> T:
-            generation, held = db.generation, self._state
-            # Without the lock: those who ask at once would wait for each other only to find that nothing moved.
-            if held is not None and held[0] == generation and db.read(self._version)[1] == held[1]:
-                return held[2]
-            with self._lock:
-                self._state = db.read(lambda connection: self._loaded(connection, generation))
-                return self._state[2]
-
-        return self._held.get(db, (), read)
-
-    def _version(self, db: sqlite3.Connection) -> tuple[int, int]:
-        query = f"SELECT id, {self._moves} FROM scopes WHERE id = ?"
-        return db.execute(query, (scope_number(db, self._scope),)).fetchone() or (-1, 0)
-
-    def _loaded(self, db: sqlite3.Connection, generation: str) -> tuple[str, int, T]:
-        """What changed since what is held (all of it without that), worked in; one snapshot."""
-        db.execute("BEGIN")
-        try:
-            number, version = self._version(db)
-            held = self._state
-            if held is not None:
-                trimmed = meta(db, "trimmed")
-                if held[0] != generation or trimmed > held[1]:
-                    held = None
-            if held is not None and held[1] == version:
-                return held
-            since = -1 if held is None else held[1]
-            rows = self._read(db, number, since)
-            query = "SELECT id FROM gone WHERE scope_id = ? AND version > ?"
-            gone = [] if held is None else [row[0] for row in db.execute(query, (number, since))]
-        finally:
-            db.execute("COMMIT")
-        return generation, version, self._merged(None if held is None else held[2], rows, gone, version)
-
-    @abstractmethod
-    def _read(self, db: sqlite3.Connection, number: int, since: int) -> list[Any]:
-        """The rows of a scope that changed after a version."""
-
-    @abstractmethod
-    def _merged(self, old: T | None, rows: list[Any], gone: Sequence[int], version: int) -> T:
-        """`old` with the rows that changed and without those that are gone."""
-
-
-class WarmWords(WarmScope[Postings]):
-    """The words of a scope's rows: over arrays a common word costs less than a millisecond, in full text on disk tens.
-
-    A vector that arrives moves nothing here.
+    Its rows are arrays, with the vectors of a model where there are not too many; over arrays a common word costs less
+    than a millisecond, too, in full text on disk tens.
     """
 
-    _moves = "worded"
-
-    def _read(self, db: sqlite3.Connection, number: int, since: int) -> list[tuple[int, str, bytes]]:
-        query = (
-            "SELECT id, kind, words FROM rows WHERE scope_id = ? AND version > ? AND worded > ? ORDER BY id"
-        )
-        return db.execute(query, (number, since, since)).fetchall()
-
-    def _merged(
-        self,
-        old: Postings | None,
-        rows: list[Any],
-        gone: Sequence[int],
-        version: int,  # noqa: ARG002 -- arrays of rows have it
-    ) -> Postings:
-        # A row that has no words any more leaves, as one that was removed does.
-        wordless = [row[0] for row in rows if not row[2]] if old is not None else []
-        made = (old or Postings()).updated([row for row in rows if row[2]], [*gone, *wordless])
-        self.bytes = made.nbytes
-        return made
-
-
-class WarmRows(WarmScope[Corpus]):
-    """The rows of a scope as arrays, with the vectors of a model where there are not too many."""
+    bytes = 0
 
     def __init__(self, scope: Scope, model: str, memory_rows: int) -> None:
-        super().__init__(scope)
+        self._scope = scope
         self._model = model
         self._memory_rows = memory_rows
         self._dimensions = 0
+        self._lock = threading.Lock()
+        self._known: Remembered[WarmState] = Remembered()
+        self._held: WarmState | None = None
         self._reset()
+
+    def refreshed(self, db: Database) -> WarmState:
+        """What there is now."""
+
+        def read(_: WarmState | None) -> WarmState:
+            generation, held = db.generation, self._held
+            # Without the lock: those who ask at once would wait for each other only to find that nothing moved.
+            if held is not None and (held.generation, held.version) == (
+                generation,
+                db.read(self._versions)[1],
+            ):
+                return held
+            with self._lock:
+                self._held = db.read(lambda connection: self._loaded(connection, generation))
+                return self._held
+
+        return self._known.get(db, (), read)
+
+    def _versions(self, db: sqlite3.Connection) -> tuple[int, int, int]:
+        """The number of the scope, its version, and the one that moves with what is written alone."""
+        query = "SELECT id, version, worded FROM scopes WHERE id = ?"
+        return db.execute(query, (scope_number(db, self._scope),)).fetchone() or (-1, 0, 0)
+
+    def _loaded(self, db: sqlite3.Connection, generation: str) -> WarmState:
+        """What changed since what is held (all of it without that), worked in; one snapshot."""
+        db.execute("BEGIN")
+        try:
+            number, version, worded = self._versions(db)
+            held = self._held
+            if held is not None and (held.generation != generation or meta(db, "trimmed") > held.version):
+                held = None
+            if held is not None and held.version == version:
+                return held
+            since = -1 if held is None else held.version
+            query = "SELECT id FROM gone WHERE scope_id = ? AND version > ?"
+            gone = [] if held is None else [row[0] for row in db.execute(query, (number, since))]
+            words = held.words if held is not None else Postings()
+            if held is None or held.worded != worded:  # a vector that arrives moves nothing here
+                words = self._reworded(db, words, number, since, gone)
+            rows = self._read(db, number, since)
+        finally:
+            db.execute("COMMIT")
+        corpus = self._merged(None if held is None else held.rows, rows, gone, version)
+        self.bytes = 40 * len(corpus) + words.nbytes
+        self.bytes += self._buffer.nbytes if self._buffer is not None else 0
+        return WarmState(generation, version, worded, corpus, words)
+
+    def _reworded(
+        self, db: sqlite3.Connection, words: Postings, number: int, since: int, gone: Sequence[int]
+    ) -> Postings:
+        """`words` with those of the rows that were written since, and without those of rows that are gone."""
+        query = (
+            "SELECT id, kind, words FROM rows WHERE scope_id = ? AND version > ? AND worded > ? ORDER BY id"
+        )
+        rows = db.execute(query, (number, since, since)).fetchall()
+        # A row that has no words any more leaves, as one that was removed does.
+        wordless = [row[0] for row in rows if not row[2]] if since >= 0 else []
+        return words.updated([row for row in rows if row[2]], [*gone, *wordless])
 
     def _reset(self) -> None:
         self._named = {name: Names() for name in NAMED}
@@ -204,7 +193,6 @@ class WarmRows(WarmScope[Corpus]):
         self._adopt(arrays)
         if self._gone > max(_GONE_ROWS, len(arrays["rowid"])):
             self._renumber(arrays)
-        self.bytes = 40 * len(arrays["rowid"]) + (self._buffer.nbytes if self._buffer is not None else 0)
         return Corpus(
             scope=self._scope,
             version=version,
