@@ -110,11 +110,13 @@ class Times:
 def times_in(text: str) -> Times:
     """The times that are named in `text`, whenever it was said."""
     found = []
+    quoted = [one.span() for one in _QUOTED.finditer(text)]
     for begin, stop in sentences.places(text):
         sentence = text[begin:stop]
         words = words_of(tongues.spoken_in(sentence))
         if words.hint.search(sentence.lower()) is not None:
-            found.append((begin, sentence, words, _matches(sentence, words)))
+            within = [(a - begin, b - begin) for a, b in quoted if a < stop and begin < b]
+            found.append((begin, sentence, words, _matches(sentence, words, within)))
     return Times(found)
 
 
@@ -212,10 +214,18 @@ class _Found:
 
 
 def _names_month(match: re.Match[str]) -> bool:
-    return match.groupdict().get("month") is not None
+    return _holds(match, "month")
 
 
-def _matches(sentence: str, words: Words) -> Sequence[_Match]:
+def _holds(match: re.Match[str], name: str) -> bool:
+    return match.groupdict().get(name) is not None
+
+
+def _is_within_year(match: re.Match[str]) -> bool:
+    return any(_holds(match, name) for name in ("month", "season", "holiday"))
+
+
+def _matches(sentence: str, words: Words, quoted: Sequence[tuple[int, int]]) -> Sequence[_Match]:
     """The places of a sentence that name a time, in order, each with its form and which way the sentence looks there."""
     named, rules = words.rules
     small = sentence.lower()
@@ -230,7 +240,6 @@ def _matches(sentence: str, words: Words) -> Sequence[_Match]:
         return ()
     matches.sort(key=lambda one: (one[0].start(), -one[0].end()))
     del matches[_MOST_MENTIONS:]
-    quoted = [one.span() for one in _QUOTED.finditer(sentence)]
     found: list[_Match] = []
     free = 0
     for match, form, absolute in matches:
@@ -251,15 +260,46 @@ def _read(sentence: str, words: Words, matches: Sequence[_Match], today: date, l
         how = Reading(words, today, side, lean)
         names_year = absolute or bool(match.groupdict().get("year"))
         found.append(_Found(match, form, how, _days_of(form, match, how), names_year, *match.span()))
+    for n, one in enumerate(found if not lean else ()):
+        if not one.names_year and _is_part(sentence, words, found, n):
+            one.days = UNREAD
+    for one in found:
+        if (
+            one.form is phrases.unread
+            and _holds(one.match, "holiday")
+            and len(one.match[0]) == len(one.match["holiday"])
+        ):
+            one.days = _confirmed(one, found)
     for left, right in itertools.pairwise(found):
         if _is_beside(left, right, sentence):
             for one in (left, right):
                 one.days = UNREAD if one.form is phrases.weekday else one.days
-        if words.joins.fullmatch(sentence, left.match.end(), right.match.start()) and not (
-            _is_of_year(left, right) or _is_of_year(right, left)
-        ):
+        is_touching = words.joins.fullmatch(sentence, left.match.end(), right.match.start()) is not None
+        is_one = any(_is_of_year(*pair, words, is_touching) for pair in ((left, right), (right, left)))
+        if is_touching and not is_one:
             _settle(left, right, words)
     return found
+
+
+def _confirmed(holiday: _Found, found: Sequence[_Found]) -> Days | None:
+    """The days of a bare holiday where another time of its sentence is one of them: "Halloween is tomorrow"."""
+    for other in found:
+        if other is not holiday and other.days and other.days[0] == other.days[1]:
+            how = replace(holiday.how, year=other.days[0].year)
+            days = phrases.holiday(holiday.match, how)
+            if days is not None and days[0] <= other.days[0] <= days[1]:
+                return days
+    return UNREAD
+
+
+def _is_part(sentence: str, words: Words, found: Sequence[_Found], n: int) -> bool:
+    """Whether a mention is a part of a time that was not read to its end; one that touches another is settled with it."""
+    one = found[n]
+    before = sentence[found[n - 1].stop : one.begin] if n else sentence
+    behind = sentence[one.stop : found[n + 1].begin] if n + 1 < len(found) else sentence
+    if words.joins.fullmatch(before) or words.joins.fullmatch(behind):
+        return False
+    return words.beside.changes(sentence, one.begin, one.stop)
 
 
 def _days_of(form: Form, match: re.Match[str], how: Reading) -> Days | None:
@@ -269,21 +309,40 @@ def _days_of(form: Form, match: re.Match[str], how: Reading) -> Days | None:
         return UNREAD
 
 
-def _is_of_year(day: _Found, year: _Found) -> bool:
-    """Whether `year` is that of `day` ("on 12 June next year"), which is read so then: the two are one time."""
+def _is_of_year(day: _Found, year: _Found, words: Words, is_touching: bool) -> bool:
+    """Whether `year` is that of `day` ("on 12 June next year"), which is read so then: the two are one time.
+
+    A year that stands apart must open or close the clause of the day: "Next year we sail on 12 June".
+    """
     is_year = (
         year.form is phrases.fixed and year.days is not None and year.days == spans.year_of(year.days[0].year)
     )
-    is_open = _names_month(day.match) and not day.names_year and day.how.year is None
-    if not is_year or not is_open or _POSSESSIVE.match(year.match.string, year.stop):
+    is_open = _is_within_year(day.match) and not day.names_year and day.how.year is None
+    sentence = year.match.string
+    if not is_year or not is_open or _POSSESSIVE.match(sentence, year.stop):
+        return False
+    if not is_touching and not _frames(year, day, words):
         return False
     assert year.days is not None
     day.how = replace(day.how, year=year.days[0].year)
-    day.days, year.days = _days_of(day.form, day.match, day.how), UNREAD
-    day.begin, day.stop = min(day.begin, year.begin), max(day.stop, year.stop)
+    form = phrases.holiday if "holiday" in day.match.groupdict() else day.form
+    day.days, year.days = _days_of(form, day.match, day.how), UNREAD
+    if is_touching:
+        day.begin, day.stop = min(day.begin, year.begin), max(day.stop, year.stop)
     return True
 
 
+def _frames(year: _Found, day: _Found, words: Words) -> bool:
+    """Whether the year opens the sentence of the day, or ends its clause."""
+    sentence = year.match.string
+    if year.stop <= day.begin:
+        between = sentence[year.stop : day.begin]
+        return not sentence[: year.begin].strip() and words.tense.clause.search(between.lstrip(" ,")) is None
+    is_end = _ENDS.match(sentence, year.stop) is not None
+    return is_end and words.tense.clause.search(sentence, day.stop, year.begin) is None
+
+
+_ENDS = re.compile(r"\s*(?:$|[.,;:!?)])")
 _BETWEEN = re.compile(r"[\s,，、(（]{1,3}")
 
 

@@ -18,6 +18,9 @@ from cairn.language.spans import Days
 from cairn.language.tense import Lead, Side, Tense
 from cairn.language.tongues import Tongue, choice, compiled
 
+# What is as near ahead as this is not left for a day of the year before, however plainly a past is told: the past may be
+# that of an arrangement.
+_SOON = 3  # days
 _YEAR = r"(?:1[89]|20|21)\d\d"
 _DAY = r"(?:0?[1-9]|[12]\d|3[01])"
 # A place that is found but not read (an ambiguous "next Friday") keeps its words from being read in part.
@@ -52,8 +55,10 @@ class Reading:
 
         "I bought it for March", said in February, is not eleven months back; "we were in Rome in March" is.
         """
-        is_told = self.way > 0 or self.side.is_sure or self.lean
-        return bool(is_told) or min(options, key=self._distance) == taken
+        if self.lean or (self.way > 0 and not self.side.is_present):
+            return True
+        nearest = min(options, key=self._distance)
+        return nearest == taken or (self.side.is_sure and self._distance(nearest) > _SOON)
 
     def _distance(self, days: Days) -> int:
         return max((days[0] - self.today).days, (self.today - days[1]).days, 0)
@@ -64,6 +69,61 @@ _Rule = tuple[frozenset[str], Callable[[], re.Pattern[str]], Form, bool]
 Rules = tuple[Mapping[str, re.Pattern[str]], Sequence[_Rule]]
 _NOTHING: frozenset[str] = frozenset()
 _PARTS = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|\{(\w+)\}(?![?*]|\{0)|[()|]")
+
+
+# "May" and "mars" are words of other kinds, too.
+_SHORTEST_MONTH = 5
+_WORD_BEFORE = re.compile(r"(?:([\w’'-]+)\s+)?([\w-]+)(?:\s+|['’]\s*)$")
+_WORD_BEHIND = re.compile(r"\s+([\w-]+)")
+
+
+class Beside:
+    """The words right before and behind a phrase that make another time of it than the phrase alone would be.
+
+    What a noun or a verb beside it is does not matter; the little words do: "not Friday", "the Friday after", "a day in May",
+    "Sunday or Monday". A word for a time that no form has read beside it is a part of it that was not understood.
+    """
+
+    def __init__(self, tongue: Tongue, numbers: Collection[str], times: Collection[str]) -> None:
+        table: Mapping[str, Any] = tongue.table("dates").get("beside", {})
+        self._changes = frozenset(table.get("changes", "").split())
+        self._belongs = frozenset(table.get("belongs", "").split())
+        self._opens = frozenset(table.get("opens", "").split())
+        names = {"count": rf"(?:\d{{1,3}}|{choice(numbers)})", "time": choice(times)}
+        self._lets = _before(table.get("lets", ()))
+        self._before = _before(table.get("before", ()))
+        self._behind = compiled(table.get("behind", ()), tongue, names)
+        self._numbers, self._times, self._has_blanks = numbers, times, tongue.has_blanks
+
+    def changes(self, sentence: str, begin: int, stop: int) -> bool:
+        """Whether what stands beside the words from `begin` to `stop` says that they are not the whole of a time."""
+        return self._has_blanks and (
+            self._is_changed_before(sentence, begin, stop) or self._is_changed_behind(sentence, stop)
+        )
+
+    def _is_changed_before(self, sentence: str, begin: int, stop: int) -> bool:
+        before = sentence[max(0, begin - 40) : begin]
+        found = _WORD_BEFORE.search(before)
+        if found is None or self._lets.search(before):
+            return False
+        if self._before.search(before):
+            return True
+        counted, word = plain(found[1] or ""), plain(found[2])
+        if word in self._changes:
+            return True
+        if word in self._times:
+            return counted.isdecimal() or counted in self._numbers
+        opening = re.split(r"[\s'’]", plain(sentence[begin:stop]), maxsplit=1)[0]
+        return word in self._belongs and opening not in self._opens
+
+    def _is_changed_behind(self, sentence: str, stop: int) -> bool:
+        found = _WORD_BEHIND.match(sentence, stop)
+        is_time = found is not None and plain(found[1]) in self._times
+        return found is not None and (is_time or self._behind.match(sentence, found.start(1)) is not None)
+
+
+def _before(patterns: Sequence[str]) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)(?:{tongues.widened(tongues.either(patterns))})\s*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -88,7 +148,9 @@ class Words:
     titled: Lead
     joins: re.Pattern[str]
     is_day_first: bool
+    weeks_in_days: Mapping[int, int]
     hint: re.Pattern[str]
+    beside: Beside
 
     @property
     def tense(self) -> Tense:
@@ -133,7 +195,11 @@ def words_of(tongue: Tongue) -> Words:
         Lead(table.get("titled", ())),
         re.compile(rf"\s*(?:(?:{tongues.either(table.get('joins', ()))})\s*)?", re.IGNORECASE),
         bool(table.get("day_first")),
+        {days: days // 7 for days in table.get("weeks_in_days", ())},
         _hint(tongue, fixed, weekdays, months, units, seasons, holidays),
+        Beside(
+            tongue, numbers, {*units, *weekdays, *seasons, *(m for m in months if len(m) > _SHORTEST_MONTH)}
+        ),
     )
 
 
@@ -148,7 +214,7 @@ def _rules(tongue: Tongue) -> Rules:
     table, words = tongue.table("dates"), words_of(tongue)
     numbers, months, month_end = words.numbers, choice(words.months), table.get("month_end", "")
     names = {
-        "weekday": f"(?P<weekday>{choice(words.weekdays)})",
+        "weekday": f"(?P<weekday>{choice(words.weekdays)}){table.get('weekday_end', '')}",
         "any_weekday": rf"(?P<weekday>{choice(words.short_weekdays)})(?:\.(?!\s*$))?",
         "to_weekday": f"(?P<to_weekday>{choice(words.weekdays)})",
         "month": f"(?P<month>{months}){month_end}",
@@ -255,8 +321,7 @@ def _weekend_bare(_match: re.Match[str], how: Reading) -> Days | None:
 
 
 def _ago(match: re.Match[str], how: Reading) -> Days:
-    unit = how.words.units[plain(match["unit"])]
-    return spans.shifted(unit, -how.words.count(match["count"]), how.today)
+    return _counted(match, how, -1)
 
 
 def _hence(match: re.Match[str], how: Reading) -> Days | None:
@@ -264,7 +329,18 @@ def _hence(match: re.Match[str], how: Reading) -> Days | None:
     # "In two weekends": whether the coming one is the first of them, nobody can tell.
     if (unit == "weekend" and not how.lean) or how.way < 0:
         return None
-    return spans.shifted(unit, how.words.count(match["count"]), how.today)
+    return _counted(match, how, 1)
+
+
+def _counted(match: re.Match[str], how: Reading, way: int) -> Days:
+    """So many units away; where a language counts weeks in days ("quinze jours"), the week."""
+    unit, count = how.words.units[plain(match["unit"])], how.words.count(match["count"])
+    weeks = how.words.weeks_in_days.get(count) if unit == "day" else None
+    return (
+        spans.shifted("week", way * weeks, how.today)
+        if weeks
+        else spans.shifted(unit, way * count, how.today)
+    )
 
 
 def _within(match: re.Match[str], how: Reading) -> Days | None:
@@ -301,13 +377,24 @@ def _weekday_and_date(match: re.Match[str], how: Reading) -> Days | None:
     elif how.taken:
         firsts = [spans.plus_months(today.replace(day=1), n) for n in (-2, -1, 0, 1, 2)]
     else:
-        return UNREAD  # "Friday the 13th" may be a film
+        return _only(day, how.words.short_weekdays[plain(match["weekday"])], today)
     days = [first.replace(day=day) for first in firsts if spans.exists(first.year, first.month, day)]
     if year is None:
         days = [one for one in days if (one - today).days * how.way >= 0]
     nearest = min(days, key=lambda one: abs(one - today), default=None)
     is_meant = nearest is not None and nearest.weekday() == how.words.short_weekdays[plain(match["weekday"])]
     return spans.one(nearest) if nearest is not None and is_meant else UNREAD
+
+
+def _only(day: int, weekday: int, today: date) -> Days | None:
+    """For "Thursday the 9th" without a tense: the one of this month and those beside it that is on that weekday.
+
+    "Friday the 13th" may be a film.
+    """
+    firsts = [spans.plus_months(today.replace(day=1), n) for n in (-1, 0, 1)]
+    days = [one.replace(day=day) for one in firsts if spans.exists(one.year, one.month, day)]
+    found = [one for one in days if one.weekday() == weekday]
+    return spans.one(found[0]) if len(found) == 1 and day != 13 else UNREAD
 
 
 def _weekday_last(match: re.Match[str], how: Reading) -> Days | None:
@@ -469,7 +556,7 @@ def _season_bare(match: re.Match[str], how: Reading) -> Days | None:
     return _in_year(lambda year: spans.season(name, year), match, how)
 
 
-def _holiday(match: re.Match[str], how: Reading, which: int | None = None) -> Days | None:
+def holiday(match: re.Match[str], how: Reading, which: int | None = None) -> Days | None:
     """A holiday by its name; one that differs from country to country is taken only where a guess is wanted."""
     said = how.words.holidays[plain(match["holiday"])]
     if said.startswith("?") and not how.lean:
@@ -608,6 +695,20 @@ def day_of_month(match: re.Match[str], how: Reading) -> Days | None:
     )
 
 
+def _days_of_month(match: re.Match[str], how: Reading) -> Days | None:
+    """For "from the 14th to the 21st": the last or the next such stretch."""
+    day, until = how.words.count(match["day"]), how.words.count(match["until"])
+    if not how.taken or how.words.tense.moves(match.string, match.start(), match.end()):
+        return UNREAD
+    options = []
+    for n in (-2, -1, 0, 1, 2):
+        first = spans.plus_months(how.today.replace(day=1), n)
+        last = first if until > day else spans.plus_months(first, 1)
+        if spans.exists(first.year, first.month, day) and spans.exists(last.year, last.month, until):
+            options.append((first.replace(day=day), last.replace(day=until)))
+    return _by_tense(options, how)
+
+
 def _day_of_shifted_month(steps: int) -> Form:
     def read(match: re.Match[str], how: Reading) -> Days:
         first = spans.shifted("month", steps, how.today)[0]
@@ -637,7 +738,7 @@ def _slashed(match: re.Match[str], how: Reading) -> Days | None:
     return spans.one(date(year, first, second)) if second > 12 or first == second else None
 
 
-def _unread(_match: re.Match[str], _how: Reading) -> Days | None:
+def unread(_match: re.Match[str], _how: Reading) -> Days | None:
     return UNREAD
 
 
@@ -670,10 +771,10 @@ _FORMS: Mapping[str, tuple[Form, bool]] = {
     "season_next": (functools.partial(_season, which=1), False),
     "season_year": (_season_bare, False),
     "season": (_season_bare, False),
-    "holiday": (_holiday, False),
-    "holiday_last": (functools.partial(_holiday, which=-1), False),
-    "holiday_this": (functools.partial(_holiday, which=0), False),
-    "holiday_next": (functools.partial(_holiday, which=1), False),
+    "holiday": (holiday, False),
+    "holiday_last": (functools.partial(holiday, which=-1), False),
+    "holiday_this": (functools.partial(holiday, which=0), False),
+    "holiday_next": (functools.partial(holiday, which=1), False),
     "nth_week": (_nth_week, False),
     "week_around": (_week_around, False),
     "nth_weekend": (_nth_weekend, False),
@@ -689,12 +790,13 @@ _FORMS: Mapping[str, tuple[Form, bool]] = {
     "month_year": (_month_of_year, False),
     "day_month": (_day_and_month, False),
     "day": (day_of_month, False),
+    "days": (_days_of_month, False),
     "day_of_last_month": (_day_of_shifted_month(-1), False),
     "day_of_this_month": (_day_of_shifted_month(0), False),
     "day_of_next_month": (_day_of_shifted_month(1), False),
     "year": (_year_alone, True),
     "year_span": (_year_span, True),
-    "unread": (_unread, False),
+    "unread": (unread, False),
 }
 """The forms a language file may use, and whether what they name is absolute whatever was said when."""
 

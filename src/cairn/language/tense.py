@@ -56,6 +56,7 @@ class Tense:
     lived: re.Pattern[str]
     sure: re.Pattern[str]
     present: re.Pattern[str]
+    deeds: re.Pattern[str]
     once: re.Pattern[str]
     told: re.Pattern[str]
     of_thing: re.Pattern[str]
@@ -83,6 +84,8 @@ class Tense:
                 a, b = pieces[min(here, reach)][0], pieces[max(here, reach)][1]
                 marked = f"{sentence[a:begin]} {opening} {_HERE} {sentence[stop:b]}"
                 answer = self._of_clause(marked, is_target=target, is_since=since)
+                if answer is None and reach == here and not is_open and self.deeds.search(marked):
+                    return Side(1, is_present=True)
                 if answer is not None:
                     # "The API ends v1 on 30 June, clients were told in April": what it says itself is not known.
                     own = f"{sentence[pieces[here][0] : begin]} {sentence[stop : pieces[here][1]]}".split()
@@ -149,6 +152,7 @@ def tense_of(tongue: Tongue) -> Tense:
         "lived",
         "sure",
         "present",
+        "deeds",
         "once",
         "told",
         "of_thing",
