@@ -196,6 +196,18 @@ def test_purging_takes_the_words_out_for_good(world):
     assert two in world.texts()
 
 
+def test_what_forgetting_left_of_a_text_comes_back(world):
+    """A text that lost words on request is no damaged one, also after it lost others."""
+    one = world.add("My secret is blue. Rain falls.")
+    first = world.travelled.checkpoint()
+    world.edit(one, "Snow.")
+    for word in ("blue", "secret"):
+        assert world.travelled.purge(clean=lambda _, text, word=word: text.replace(word, "[forgotten]")) == 1
+    assert world.open().damaged_texts() == 0
+    assert [item.action for item in world.travelled.restore(first.id)] == ["write"]
+    assert world.texts() == {one: "My [forgotten] is [forgotten]. Rain falls."}
+
+
 def test_documents_without_entries_are_one_entry(world):
     """A profile is a document: it is kept, compared and restored whole."""
     at = Locator("default_app/default_project/users/ann/user.md")

@@ -420,6 +420,17 @@ def _memories(parts: Parts) -> Finds:
             yield finding("fail", str(error), f"mend that; the memories of {space} wait")
 
 
+def _history(parts: Parts) -> Finds:
+    for space in parts.root.spaces():
+        if damaged := parts.observer.of(space).damaged_texts():
+            yield finding(
+                "warn",
+                f"{parts.root.journal(space, 'history/texts')}: {counted(damaged, 'former text')} not as recorded, "
+                "so not brought back; the others are",
+                "bring the file back from a backup if they matter",
+            )
+
+
 def _memory_finding(one: MemoryFinding) -> dict[str, Any]:
     following = "run `cairn doctor --fix`" if one.fixable else _MEMORY_STEPS.get(one.code, "")
     return finding(one.status, f"{one.where}: {one.message}", following or "correct the entry by hand")
@@ -439,4 +450,5 @@ _LOOKS: Sequence[tuple[str, Callable[[Parts], Finds]]] = (
     ("the strategies", _strategies),
     ("the embedding model", _model),
     ("governed memories", _memories),
+    ("the history", _history),
 )

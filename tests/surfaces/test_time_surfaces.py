@@ -226,6 +226,41 @@ def test_other_line_ends_are_no_change_of_words(tmp_path, capsys):
     assert second.strip() == "the same words: only stamps or line ends changed"
 
 
+def test_a_former_text_that_is_not_as_recorded_is_named_and_never_brought_back(tmp_path, capsys):
+    """A changed line of the history, here in an archive that was brought in, writes nothing into a note; sound ones come back."""
+
+    def run(*words, root="root"):
+        code = main(["--root", str(tmp_path / root), *words])
+        told = capsys.readouterr()
+        return code, told.out + told.err
+
+    run("remember", FERRY)
+    run("remember", "The lighthouse is closed in May.")
+    run("log", "--mark", "before")
+    for note in (tmp_path / "root").rglob("memory-*.md"):
+        note.write_text(note.read_text().replace("at noon", "at midnight").replace("in May", "in June"))
+    assert run("log", "--limit", "1")[1].split()[2] == "changed"
+    (texts,) = (tmp_path / "root").rglob("history/texts.jsonl")
+    texts.write_text(texts.read_text().replace("at noon", "at dawn"))
+    run("export", str(tmp_path / "all.tar.gz"))
+    assert run("import", str(tmp_path / "all.tar.gz"), root="other")[0] == 0
+
+    for root in ("root", "other"):
+        assert (
+            "history/texts.jsonl: 1 former text not as recorded, so not brought back"
+            in run("doctor", root=root)[1]
+        )
+        code, told = run("restore", "before", root=root)
+        assert code == 0
+        assert "is not the one that was recorded" in told
+        kept = "".join(note.read_text() for note in (tmp_path / root).rglob("memory-*.md"))
+        assert ("in May" in kept, "at midnight" in kept, "at dawn" in kept) == (True, True, False)
+    changes = [line.split() for line in run("log")[1].splitlines() if line.startswith("ent-")]
+    outcomes = [run("undo", change[0]) for change in changes if change[2] == "changed"]
+    assert sum("is not the one that was recorded" in told for _, told in outcomes) == 1
+    assert "at dawn" not in "".join(note.read_text() for note in (tmp_path / "root").rglob("memory-*.md"))
+
+
 def test_the_new_routes_hold_to_the_grants(world):
     """P7: a token for owners, for another app or for reading does not look back, come back or take in."""
     assert world("all", "POST", "checkpoints", {"label": "x"})[0] == 200

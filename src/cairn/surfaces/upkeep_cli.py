@@ -284,7 +284,9 @@ def log(call: CommandCall) -> int:
         output.line(
             f"{one['id']} {one['at']} {one['action']:7} {one['path']}#{one['entry']} ({one['cause']})"
         )
-        output.line(f"      {one['words'] or 'its words were forgotten'}")
+        output.line(
+            f"      {one['words'] or 'its words are no longer there: forgotten, or damaged, which `cairn doctor` tells'}"
+        )
     if not changes:
         output.line("No changes recorded.")
     return 0 if changes else 1
@@ -298,7 +300,7 @@ def say_differences(data: Any, output: Output) -> None:
 def say_restored(data: Any, output: Output) -> None:
     by_action = {
         action: [one for one in data["entries"] if one["action"] == action]
-        for action in ("write", "remove", "purged")
+        for action in ("write", "remove", "purged", "damaged")
     }
     told = {
         "write": "Would restore" if data["dry_run"] else "Restored",
@@ -324,6 +326,9 @@ def say_restored(data: Any, output: Output) -> None:
         output.line(f"To take all of this back: `{data['before']}`")
     for item in by_action["purged"]:
         output.line(f"Left as it is: {item['path']}#{item['entry']}: its text was forgotten.")
+    for item in by_action["damaged"]:
+        of_then = "its text in journal/history/texts.jsonl is not the one that was recorded"
+        output.line(f"Left as it is: {item['path']}#{item['entry']}: {of_then}.")
 
 
 def _last_change(call: CommandCall, memory: Memory) -> str | None:

@@ -93,19 +93,20 @@ class RootCheckpoint:
 class Restored:
     """What a restore is to write: the new text of each entry, None to take it out, and in `words` what that changes.
 
-    A `purged` one stays as it is now: its text of then was forgotten.
+    One whose text of then is `lost` stays as it is now: "purged" where that was forgotten, "damaged" where the journal no
+    longer holds it as it was recorded.
     """
 
     path: str
     entry: str
     text: str | None
-    purged: bool = False
+    lost: str = ""
     words: str = ""
 
     @property
     def action(self) -> str:
-        if self.purged:
-            return "purged"
+        if self.lost:
+            return self.lost
         return "remove" if self.text is None else "write"
 
 
@@ -228,7 +229,7 @@ class TimeTravel:
             entries.pop(change.entry, None)
             if not entries:
                 del self._now[change.path]
-        self._texts |= dict.fromkeys(str(row.get("hash")) for row in objects_in(texts.lines))
+        self._texts |= dict.fromkeys(str(row["hash"]) for row in objects_in(texts.lines) if _is_sound(row))
         for old in list(islice(self._texts, max(0, len(self._texts) - _TEXTS_KNOWN))):
             del self._texts[old]
         self._ends = {"changes": changes.end, "texts": texts.end}
@@ -319,12 +320,27 @@ class TimeTravel:
                 yield change
 
     def texts(self, hashes: Sequence[str]) -> dict[str, str]:
-        """The entry texts behind hashes; what was purged is left out."""
-        wanted = set(hashes)
-        rows = objects_in(self._journals.read(self._texts_at).lines)
-        return {
-            str(row["hash"]): str(row["text"]) for row in rows if row.get("hash") in wanted and "text" in row
-        }
+        """The entry texts behind hashes; what was purged is left out, and what is not as it was recorded."""
+        return self._texts_of(hashes)[0]
+
+    def lost(self, hashes: Sequence[str]) -> dict[str, str]:
+        """Why the texts behind these hashes cannot be had, of each for which that is so: "purged" or "damaged"."""
+        texts, damaged = self._texts_of(hashes)
+        return {one: "damaged" if one in damaged else "purged" for one in hashes if one not in texts}
+
+    def _texts_of(self, hashes: Sequence[str]) -> tuple[dict[str, str], set[str]]:
+        """The sound texts behind hashes, and the hashes of which there are damaged ones alone."""
+        wanted, texts, damaged = set(hashes), dict[str, str](), set[str]()
+        for row in objects_in(self._journals.read(self._texts_at).lines):
+            if (digest := row.get("hash")) in wanted and _is_sound(row):
+                texts[str(digest)] = str(row["text"])
+            elif digest in wanted:
+                damaged.add(str(digest))
+        return texts, damaged - texts.keys()
+
+    def damaged_texts(self) -> int:
+        """How many former texts are not as they were recorded, so that nothing is made of them."""
+        return sum(not _is_sound(row) for row in objects_in(self._journals.read(self._texts_at).lines))
 
     def as_of(self, when: str | datetime) -> dict[tuple[str, str], str]:
         """(path, entry id) -> text as it was then."""
@@ -354,10 +370,10 @@ class TimeTravel:
     def restore_plan(self, target: str) -> list[Restored]:
         """What `restore` would write: things as at a checkpoint or a time, or one change (`ent-...`) undone.
 
-        An entry whose text of then was forgotten is listed as purged and left as it is; the others come back.
+        An entry whose text of then was forgotten, or is damaged, is listed as such and left as it is; the others come back.
 
         Raises:
-            NotFound: no such checkpoint or change; or the one change asked for was forgotten.
+            NotFound: no such checkpoint or change; or the text before the one change asked for is lost.
         """
         with self._guard:
             self._catch_up()
@@ -371,7 +387,7 @@ class TimeTravel:
                 then = self.picture(target)
                 wanted = {key: then.get(key) for key in {*then, *now} if then.get(key) != now.get(key)}
             held = [now[key] for key in wanted if key in now]
-            texts = self.texts([*(digest for digest in wanted.values() if digest), *held])
+            texts, damaged = self._texts_of([*(digest for digest in wanted.values() if digest), *held])
             plan = []
             for (path, entry), digest in sorted(wanted.items()):
                 current = now.get((path, entry))
@@ -380,13 +396,23 @@ class TimeTravel:
                 # A text that lost words since may be what stands there now.
                 if digest in texts and current in texts and texts[digest] == texts[current]:
                     continue
-                purged = digest is not None and digest not in texts
-                if purged and target.startswith("ent-"):
-                    raise NotFound(f"The text of {path}#{entry} was purged: it cannot be restored.", id=entry)
+                lost = (
+                    "" if digest is None or digest in texts else "damaged" if digest in damaged else "purged"
+                )
+                if lost and target.startswith("ent-"):
+                    raise NotFound(self._told_lost(f"{path}#{entry}", lost), id=entry)
                 text = texts.get(digest) if digest else None
-                words = "" if purged else words_of(texts.get(current) if current else None, text)
-                plan.append(Restored(path, entry, text, purged, words))
+                words = "" if lost else words_of(texts.get(current) if current else None, text)
+                plan.append(Restored(path, entry, text, lost, words))
             return plan
+
+    def _told_lost(self, entry: str, lost: str) -> str:
+        if lost == "purged":
+            return f"The text of {entry} was purged: it cannot be restored."
+        return (
+            f"The text of {entry} in {self._texts_at} is not the one that was recorded: it is not restored. "
+            "Bring that file back from a backup."
+        )
 
     def restore(self, target: str) -> list[Restored]:
         """Bring back a checkpoint, a moment, or what was before one change, through the notebook.
@@ -396,7 +422,7 @@ class TimeTravel:
         plan = self.restore_plan(target)
         by_path: dict[str, list[Restored]] = {}
         for item in plan:
-            if not item.purged:
+            if not item.lost:
                 by_path.setdefault(item.path, []).append(item)
         for path, items in by_path.items():
             at = Locator(path)
@@ -404,7 +430,7 @@ class TimeTravel:
             heads = [
                 change.after for change in self._changes() if change.path == path and change.entry == HEAD
             ]
-            head = next((self._head_text(digest) for digest in reversed(heads) if digest), None)
+            head = next((text for digest in reversed(heads) if (text := self._head_text(digest))), None)
 
             def edit(text: str | None, items: list[Restored] = items, head: str | None = head) -> str | None:
                 return with_blocks(text, items, head or "")
@@ -452,7 +478,9 @@ class TimeTravel:
                     left = {clean(path, text) for path in paths.get(str(row.get("hash")), {""})}
                     text = text if text in left else left.pop()
                 touched += text != row.get("text")
-                if text is not None:
+                if text is not None and text != row.get("text") and _is_sound(row):
+                    kept.append({**row, "text": text, "cleaned": text_hash(text)})
+                elif text is not None:
                     kept.append({**row, "text": text})
             if touched:
                 self._keep_texts(kept)
@@ -515,6 +543,12 @@ class TimeTravel:
                 self._reset()
                 self._catch_up()
             return touched
+
+
+def _is_sound(row: Mapping[str, Any]) -> bool:
+    """Whether a text is the one that was recorded, or what forgetting left of that: `cleaned` is then the hash of what is left."""
+    text = row.get("text")
+    return isinstance(text, str) and text_hash(text) == row.get("cleaned", row.get("hash"))
 
 
 def with_blocks(text: str | None, items: Sequence[Restored], head: str) -> str | None:

@@ -38,7 +38,7 @@ Fates = dict[str, tuple[str | None, str | None]]
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """What became of one entry in an undo: "write", "remove", "kept" (changed since) or "purged" (forgotten since)."""
+    """What became of one entry in an undo: "write", "remove", "kept" (changed since), "purged" (forgotten since) or "damaged"."""
 
     path: str
     entry: str
@@ -118,13 +118,12 @@ class Runs:
             of_note = fates.setdefault(change.path, {})
             first = of_note.get(change.entry, (change.before, None))[0]
             of_note[change.entry] = (first, change.after)
-        texts = travel.texts(
-            [one for found in fates.values() for pair in found.values() for one in pair if one]
-        )
+        hashes = [one for found in fates.values() for pair in found.values() for one in pair if one]
+        texts, lost = travel.texts(hashes), travel.lost(hashes)
         done: list[TakenBack] = []
         with notebook.run("undo") as mine:
             for path, found in fates.items():
-                done += _take_back(notebook, Locator(path), found, texts, dry_run=dry_run)
+                done += _take_back(notebook, Locator(path), found, texts, lost, dry_run=dry_run)
             if not dry_run and run_id not in self.undone(space) and kind != "change":
                 self._note(space, {"t": "undone", "run": run_id, "by": mine.id, "at": self._now()})
         return Undone(run_id, kind, tuple(done))
@@ -178,7 +177,13 @@ class Runs:
 
 
 def _take_back(
-    notebook: Notebook, at: Locator, fates: Fates, texts: Mapping[str, str], *, dry_run: bool
+    notebook: Notebook,
+    at: Locator,
+    fates: Fates,
+    texts: Mapping[str, str],
+    lost: Mapping[str, str],
+    *,
+    dry_run: bool,
 ) -> list[TakenBack]:
     """Bring the entries of one note back that are still as the run left them."""
     told: list[TakenBack] = []
@@ -195,8 +200,8 @@ def _take_back(
                 continue
             if current != after:
                 told.append(TakenBack(at.key, entry, "kept"))
-            elif before is not None and before not in texts:
-                told.append(TakenBack(at.key, entry, "purged"))
+            elif before is not None and before in lost:
+                told.append(TakenBack(at.key, entry, lost[before]))
             else:
                 items.append(Restored(at.key, entry, texts[before] if before is not None else None))
                 told.append(TakenBack(at.key, entry, items[-1].action))
