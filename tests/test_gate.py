@@ -5,7 +5,7 @@ import pytest
 from cairn import config
 from cairn.engines import minilm
 from cairn.engines.embedders import MiniLM, _grasped
-from cairn.retrieval.fitting import doubt_of, ease_of, fits_of
+from cairn.retrieval.fitting import anew_of, doubt_of, ease_of, fits_of
 from cairn.retrieval.search import read_question
 from cairn.types import Scope, Space
 from tests.world import NOON, SearchWorld
@@ -122,6 +122,34 @@ def test_the_bar_falls_with_the_number_of_rows_and_no_lower_for_what_is_asked_al
     assert ease_of(1, is_meant=False) == ease_of(1, is_meant=True) / 2
     foreign = fits_of(near, covered, trust=0.5, ease=ease_of(1, is_meant=True))
     assert foreign[0] == pytest.approx(fits_of(near, covered, trust=0.5)[0]), "half a language finds all near"
+
+
+def test_what_was_said_is_believed_sooner_when_somebody_asks_about_themself():
+    """In a memory of some weeks, by meaning and by words; not what was kept on purpose, nor pairs of characters."""
+    covered, kept = np.array([0.3, 0.3], np.float32), np.array([0.0, 1.0], np.float32)
+    for near in (np.array([0.3, 0.3], np.float32), None):
+        said, meant = fits_of(near, covered, on_purpose=kept, anew=anew_of(40))
+        before, as_before = fits_of(near, covered, on_purpose=kept)
+        assert said > before and meant == as_before
+    assert fits_of(None, covered, anew=anew_of(40), has_blanks=False)[0] == fits_of(None, covered)[0]
+    assert anew_of(1) == anew_of(500) == 0
+
+
+def test_one_s_own_words_of_weeks_ago_are_found_by_other_words(tmp_path):
+    """Who asks about themself is told what shares a third of the words; whoever asks about anything is not."""
+    world = SearchWorld(tmp_path)
+    said = [
+        f"The {bird} came back to the {place} today"
+        for bird in ("heron", "stork", "crane")
+        for place in ("pond", "roof")
+    ]
+    for number, text in enumerate([*said, "Rent is 1140 with heating"]):
+        world.say(f"s{number}", [("alice", text)])
+    ask = {"user_id": "alice", "evidence": 3, "for_injection": True, "method": "keyword"}
+    told = world.ask("which rent do I transfer monthly", **ask).evidence
+    assert [one.text for one in told] == ["Rent is 1140 with heating"]
+    assert not world.ask("which rent do people transfer monthly", **ask).evidence
+    world.close()
 
 
 def test_work_that_is_for_anyoneed_needs_a_better_fit(tmp_path):

@@ -59,6 +59,8 @@ def fits_of(
     doubt: float = 0.0,
     by_name: np.ndarray | None = None,
     on_purpose: np.ndarray | None = None,
+    anew: float = 0.0,
+    has_blanks: bool = True,
 ) -> np.ndarray:
     """How surely rows answer, 0 to 1, from everything that is known of each: one calibration for every kind of row.
 
@@ -75,6 +77,8 @@ def fits_of(
         doubt: How much later nearness is believed because the question's words are not this memory's (`doubt_of`).
         by_name: How far each row is near by the name of whom is asked about and by nothing else, 0 to 1 (`by_name_alone`).
         on_purpose: Which rows were kept on purpose: such are sooner asked for than what was said in passing.
+        anew: How much sooner what was said in passing is believed, because it is asked for in other words (`anew_of`).
+        has_blanks: Whether the question has words between blanks; pairs of characters are shared by chance.
     """
     import numpy as np
 
@@ -82,6 +86,7 @@ def fits_of(
         covered = covered * (1.0 - by_name)
     # By words alone, half of a question's words is little, the less the fewer there are, and all of them is enough.
     few = max(0.0, ease)
+    passing = np.float32(anew) * (1.0 if on_purpose is None else 1.0 - on_purpose)
     # The name of who speaks is said with all their words; where there are few rows it counts as one of the words. The
     # share of many words is sure enough without that.
     name = 0.5 * few * is_named
@@ -89,7 +94,7 @@ def fits_of(
         ((covered * words_asked + name) / max(1.0, words_asked + name))
         ** (
             (1.12 + 0.5 / max(1, words_asked) + 0.5 * is_for_anyone)
-            / (1.0 + 0.2 * few * min(1.0, 4.0 / max(1, words_asked)))
+            / (1.0 + (0.2 * few + passing * has_blanks) * min(1.0, 4.0 / max(1, words_asked)))
         ),
         np.float32,
     )
@@ -100,10 +105,12 @@ def fits_of(
     if length is not None:
         excess = np.log(np.maximum(length, _SHORT_WORDS) / np.float32(_SHORT_WORDS), dtype=np.float32)
     # A model that knows half of the language finds all of it near: few rows do not make that better.
-    sooner = (ease - doubt) * max(0.0, 2.0 * trust - 1.0)
+    known_well = max(0.0, 2.0 * trust - 1.0)
+    sooner = (ease - doubt) * known_well
     lean = (
         np.float32((_NAMED + 0.4 * sooner) * is_named + sooner - _FOR_ANYONE * is_for_anyone)
         - np.float32(_PER_LENGTH) * excess
+        + passing * np.float32(known_well)
     )
     if by_name is not None:
         lean = lean - np.float32(_NAME_ALONE) * by_name
@@ -128,6 +135,8 @@ _USUAL_SHARE, _USUAL_WORDS = 0.3, 3
 # The best of many rows is good by chance. Below so many, each row fewer by a factor of e is worth so much: fitted on
 # memories cut down to 1, 3, 10, 30 and 100 messages (docs/benchmarks.md).
 _MANY_ROWS, _PER_SIZE = 80, 0.5
+# Up to so many rows a question about oneself is believed sooner; from the first number on by no more (docs/benchmarks.md).
+_MANY_SAID = 370
 # In a large memory something is near to whatever is asked all day; a question about nobody here must do this much better,
 # and this much more if none of its words was ever said here.
 _UNMEANT, _UNHEARD = 0.5, 2.0
@@ -153,6 +162,19 @@ def ease_of(rows: int, *, is_meant: bool) -> float:
     many = _crowd(rows)
     full = _PER_SIZE * math.log(_MANY_ROWS) * (1.0 - many)
     return full if is_meant else full / 2 - _UNMEANT * many
+
+
+def anew_of(rows: int) -> float:
+    """How much sooner what was said is believed where somebody asks about themself, for `fits_of`; 0 for many rows.
+
+    Weeks later one asks in other words than one used, and nobody else's talk is meant. Of a handful of rows `ease_of` believes
+    enough; among many, something else is near as well.
+
+    >>> 0 == anew_of(1) < anew_of(3) < anew_of(10) == anew_of(80) > anew_of(200) > anew_of(370) == anew_of(8000) == 0
+    True
+    """
+    few, many = math.log(max(1, rows)), math.log(_MANY_SAID)
+    return _PER_SIZE * max(0.0, min(few, many - math.log(_MANY_ROWS), many - few))
 
 
 def doubt_of(rows: int, unheard: float) -> float:

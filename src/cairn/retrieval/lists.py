@@ -111,6 +111,8 @@ class ScopeQuestion:
         covered: Which share of the question's words each row holds.
         late: How well its word pieces match, where it was looked at.
         ease: How much sooner a row is believed for the size of the memory.
+        anew: How much sooner what was said is believed, where somebody asks about themself.
+        has_blanks: Whether the question's language writes blanks between words.
         doubt: How much later for words that the memory never heard.
         by_name: How far each row is near by a name alone; None where none is.
         idle: Small talk on its way into a prompt: there is nothing to look for.
@@ -139,6 +141,8 @@ class ScopeQuestion:
     covered: np.ndarray
     late: np.ndarray
     ease: float
+    anew: float
+    has_blanks: bool
     doubt: float
     by_name: np.ndarray | None
     idle: bool
@@ -450,6 +454,8 @@ class ScopeQuestion:
             doubt=self.doubt,
             by_name=None if self.by_name is None else self.by_name[at],
             on_purpose=self.corpus.kind[at] == KIND_CODES["memory"],
+            anew=self.anew,
+            has_blanks=self.has_blanks,
         )
 
     def _explained(

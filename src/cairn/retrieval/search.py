@@ -43,7 +43,7 @@ from cairn.index.corpus import (
 from cairn.index.embedding_text import about_whom, names_any, question_text, spoken_names
 from cairn.language import asking, dates, spans, tongues, words
 from cairn.retrieval.answers import ARRAYS, SearchRequest, SearchResult, checked, within_budget
-from cairn.retrieval.fitting import asks_nothing, by_name_alone, doubt_of, ease_of, rarity
+from cairn.retrieval.fitting import anew_of, asks_nothing, by_name_alone, doubt_of, ease_of, rarity
 from cairn.retrieval.lists import ScopeQuestion, current_memories
 from cairn.retrieval.rank import Legs, Question
 from cairn.seams import Clock, Embedder, Writer
@@ -488,6 +488,8 @@ class Searcher:
             covered=corpus.folded(found.covered),
             late=np.zeros(len(corpus), np.float32),
             ease=max(0.0, ease) if is_knowledge else ease,
+            anew=0.0 if is_knowledge or question.is_named or not question.is_meant else anew_of(rows),
+            has_blanks=tongues.known()[asked.language].has_blanks,
             doubt=0.0 if is_knowledge or question.is_meant else doubt_of(rows, unheard),
             by_name=near_by_name * _only_named(found, weights, names)
             if 0 < len(names) < len(terms)
