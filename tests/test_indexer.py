@@ -650,7 +650,7 @@ def test_versions_of_an_object_in_one_second_are_told_apart():
     second = datetime(2026, 6, 1, 12, tzinfo=UTC)
     times = [objects._moment({"last_modified": second, "e_tag": f'"{n}"'}) / 1e9 for n in range(200)]
     known = [Known("done", "modified", at, 10, at + 1, False, False) for at in times]
-    taken_for = [[n for n, at in enumerate(times) if indexer._same(old, 10, at)] for old in known]
+    taken_for = [[n for n, at in enumerate(times) if indexer._change(old, 10, at) is None] for old in known]
     assert taken_for == [[n] for n in range(200)]
 
 

@@ -215,12 +215,8 @@ class Indexer:
                 if not is_linked(Locator(key)):
                     news.append(Noticed(key, kind, "modified"))
                 continue
-            if old is None or old.change_type == "deleted":
-                news.append(Noticed(key, kind, "added", info.mtime))
-            elif old.status == "processing" or (
-                old.status != "pending" and not _same(old, info.size, info.mtime)
-            ):
-                news.append(Noticed(key, kind, "modified", info.mtime))
+            if (change := _change(old, info.size, info.mtime)) is not None:
+                news.append(Noticed(key, kind, change, info.mtime))
         if news:
             self._queue.enqueue(news)
         return len(news)
@@ -256,20 +252,15 @@ class Indexer:
                 continue
             present.add(key)
             old = known.get(key)
-            if old is not None and old.status == "processing":
-                # Whoever works on it may have read it before its last change.
+            if (change := _change(old, size, mtime)) is not None:
+                news.append(Noticed(key, kind, change, mtime))
+            elif old is None or old.status == "pending":
+                continue
+            elif old.unread and scope is not None:
                 news.append(Noticed(key, kind, "modified", mtime))
-            elif old is None or old.change_type == "deleted":
-                if old is None or old.status == "done":
-                    news.append(Noticed(key, kind, "added", mtime))
-            elif old.status in {"done", "failed"}:
-                if not _same(old, size, mtime) or (old.unread and scope is not None):
-                    news.append(Noticed(key, kind, "modified", mtime))
-                elif (
-                    old.status == "done" and old.seen_at is not None and old.seen_at - mtime < _UNSURE_SECONDS
-                ):
-                    # Read so soon after it was written that a later write may carry the same time.
-                    unsure.append((key, kind))
+            elif old.status == "done" and old.seen_at is not None and old.seen_at - mtime < _UNSURE_SECONDS:
+                # Read so soon after it was written that a later write may carry the same time.
+                unsure.append((key, kind))
         gone = {path for path, old in known.items() if old.change_type != "deleted" or old.status != "done"}
         gone.update(self._index.known_paths(within))
         for path in gone - present:
@@ -759,9 +750,13 @@ def _name(row: Row) -> tuple[Scope, str]:
     return row.scope, row.entry_id
 
 
-def _same(old: Known, size: int, mtime: float) -> bool:
-    return (
-        old.mtime is not None
-        and abs(old.mtime - mtime) <= _SAME_MTIME
-        and (old.size is None or old.size == size)
-    )
+def _change(old: Known | None, size: int, mtime: float) -> ChangeType | None:
+    """What a file that is there is to be queued as; None where the queue knows it as it is."""
+    if old is not None and old.status == "pending":
+        return None
+    if old is not None and old.status == "processing":
+        return "modified"  # whoever works on it may have read it before its last change
+    if old is None or old.change_type == "deleted":
+        return "added"
+    is_same = old.mtime is not None and abs(old.mtime - mtime) <= _SAME_MTIME and old.size in {None, size}
+    return None if is_same else "modified"
