@@ -390,13 +390,10 @@ class Teller:
         lsn = 0
         for owner in episodes:
             try:
-                for _, locator, entry in self._episodes(work.space, work.record, [owner]):
-                    everything = self._log.load(work.place).messages
-                    if is_machine_made(entry, everything, self._zone):
-                        written = self._notebook.change(
-                            locator, entry.id, partial(_replaced, extraction, said)
-                        )
-                        lsn = max(lsn, written.lsn)
+                for locator, entry in self._episodes(work.space, work.record, [owner]):
+                    if is_machine_made(entry, self._log.load(work.place).messages, self._zone):
+                        change = partial(_replaced, extraction, said)
+                        lsn = max(lsn, self._notebook.change(locator, entry.id, change).lsn)
             except CairnError as error:
                 failed[owner] = error
         return lsn
@@ -427,7 +424,7 @@ class Teller:
             if now == said:
                 return said
             said = now
-            for _, locator, entry in self._episodes(work.space, work.record, owners):
+            for locator, entry in self._episodes(work.space, work.record, owners):
                 with suppress(NotFound):  # forgotten whole meanwhile
                     if not said:
                         self._notebook.remove(locator, [entry.id])
@@ -443,7 +440,7 @@ class Teller:
         if not found or not said:
             return 0
         extraction = self._extractor.extract(record.cell_id, said)
-        for _, locator, entry in found:
+        for locator, entry in found:
             self._notebook.change(locator, entry.id, partial(_replaced, extraction, said))
         return len(found)
 
@@ -483,7 +480,7 @@ class Teller:
         failed: dict[Owner, CairnError] = {}
         for owner in cell.owners:
             try:
-                for _, _, entry in self._episodes(space, cell, [owner]):
+                for _, entry in self._episodes(space, cell, [owner]):
                     found[owner] = (Scope(space, *owner), entry.id)
             except CairnError as error:
                 if owner not in cell.told:
@@ -492,7 +489,7 @@ class Teller:
 
     def _episodes(
         self, space: Space, cell: CellRecord, owners: Sequence[Owner]
-    ) -> Iterator[tuple[Owner, Locator, Entry]]:
+    ) -> Iterator[tuple[Locator, Entry]]:
         """The episodes on disk that were made of `cell`."""
         for owner in owners:
             locator = KINDS["episode"].locator(Scope(space, *owner), cell.day)
@@ -502,7 +499,7 @@ class Teller:
                 continue
             for entry in note.entries:
                 if entry.inline.get("parent_id") == cell.cell_id:
-                    yield owner, locator, entry
+                    yield locator, entry
                     break
 
 
