@@ -125,7 +125,7 @@ def test_under_the_same_guard_and_by_the_callers_own_grant(
     (tmp_path / "run").mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     root = tmp_path / "root"
-    reach = {"all": "", "reader": " r", "alice": " rw owner=alice", "tides": " r project=tides"}
+    reach = {"all": "", "reader": " r", "alice": " rw owner=alice", "tides": " rw project=tides"}
     tokens = ";".join(SECRETS[name] + reach[name] for name in SECRETS)
     with serving(root, env={"CAIRN_SERVER__TOKENS": tokens, "CAIRN_EMBEDDING__PROVIDER": "none"}) as server:
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -173,6 +173,10 @@ def test_under_the_same_guard_and_by_the_callers_own_grant(
             # A token of one project gets nothing from the general space, which others are told of, too.
             async with host(server.port, token="tides", query="?project_id=tides") as client:
                 assert "noon" in (await told(client, "recall", query="when do tides turn"))[0]
+                tides = (await told(client, "search", query="tides"))[1]["hits"][0]["id"]
+                assert "noon" in (await told(client, "show", id=tides))[0]
+                words = (await told(client, "forget", id=tides))[0]
+                assert "would go" in words and "migration" not in words
                 assert (await told(client, "recall", query="what do deploys wait for"))[1]["items"] == []
             # A host that starts `cairn mcp` speaks to this server: no second process opens the memory.
             stdio = StdioServerParameters(

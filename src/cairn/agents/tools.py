@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import NoneType
@@ -72,11 +71,15 @@ class ToolRun:
 
     @property
     def spaces(self) -> list[Space]:
-        """The repository's spaces (or the one that is named), then the general one of the same app."""
+        """The repository's spaces (or the one that is named), then the general one of the same app, unless the caller's
+        token is of other projects alone.
+        """
         from cairn.projects import spaces_at
 
         app, project = self.about.get("app_id", "default"), self.about.get("project_id")
         first = [Space(app, project)] if project else spaces_at(self.folder) if self.folder else []
+        if first and self.grant.projects is not None and Space(app).project not in self.grant.projects:
+            return first
         return list(dict.fromkeys((*first, Space(app))))
 
     @property
@@ -236,24 +239,24 @@ def _short(row: Mapping[str, Any]) -> str:
 
 
 def _show(call: ToolRun) -> ToolAnswer:
-    first, *others = _named(call, call.given["entry_id"])
+    wanted = call.given["entry_id"]
+    if not (found := _in_spaces(call, wanted)):
+        places = " or ".join(map(str, call.spaces))
+        told = f"There is no entry {wanted[:200]} in {places}; recall and search print ids."
+        raise NotFound(told, id=wanted)
+    first, *others = found.values()
     lines = [line for one in (first, *others) for line in _shown(one)]
     return ToolAnswer(_framed("\n".join(lines), ""), {**first, "others": others} if others else first)
 
 
-def _named(call: ToolRun, wanted: str) -> list[dict[str, Any]]:
-    """What goes by an id in the spaces at hand: entries are counted in each, so that two may have one id."""
-    found = []
-    for space in call.spaces:
-        with suppress(NotFound):
-            told = call.ask(Recall.show, entry_id=wanted, app_id=space.app, project_id=space.project)
-            found.append(told)
-    if not found:
-        places = " or ".join(str(one) for one in call.spaces)
-        raise NotFound(
-            f"There is no entry {wanted[:200]} in {places}; recall and search print ids.", id=wanted
-        )
-    return found
+def _in_spaces(call: ToolRun, wanted: str, *passed: type[CairnError]) -> dict[Space, dict[str, Any]]:
+    """What goes by an id in the spaces at hand, as far as the caller may see it."""
+    from cairn.operations.lookup import in_spaces
+
+    def shown(space: Space) -> dict[str, Any]:
+        return call.ask(Recall.show, entry_id=wanted, app_id=space.app, project_id=space.project)
+
+    return in_spaces(call.spaces, shown, *passed)
 
 
 def _shown(found: Mapping[str, Any]) -> list[str]:
@@ -310,10 +313,7 @@ def _forget(call: ToolRun) -> ToolAnswer:
 def _space_of_named(call: ToolRun) -> Space:
     """Where the entry that is named lies; a place (`PATH#ID`) becomes its id there. It is to be one entry alone."""
     wanted = call.given["memory_id"]
-    found: dict[Space, dict[str, Any]] = {}
-    for space in call.spaces:
-        with suppress(NotFound, Invalid):  # what is no entry may yet go by its id
-            found[space] = call.memory.show(wanted, space.app, space.project)
+    found = _in_spaces(call, wanted, Invalid)  # what is no entry may yet go by its id
     if len(found) > 1:
         places = [f"{one['path']}#{one['id'].removeprefix(one['owner'] + '_')}" for one in found.values()]
         raise Invalid(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -60,6 +61,20 @@ def show(parts: Parts, space: Space, wanted: str) -> dict[str, Any]:
     if not {"_", "/"} & set(wanted):
         raise _no_id(wanted)
     raise NotFound(f"There is no entry {wanted[:200]} in {space.app}/{space.project}.", id=wanted)
+
+
+def in_spaces(
+    spaces: Iterable[Space], show: Callable[[Space], dict[str, Any]], *passed: type[CairnError]
+) -> dict[Space, dict[str, Any]]:
+    """What goes by an id in each of these spaces: entries are counted in each, so that several may have the same.
+
+    A space in which nothing does is left out, and so is one whose answer is an error that is `passed` over.
+    """
+    found = {}
+    for space in spaces:
+        with suppress(NotFound, *passed):
+            found[space] = show(space)
+    return found
 
 
 def _no_id(wanted: str) -> Invalid:

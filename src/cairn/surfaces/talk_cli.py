@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from cairn.canonical import from_json
-from cairn.errors import Invalid, NotFound
+from cairn.errors import Invalid
 from cairn.operations.recall import Recall
 from cairn.operations.talk import Talk
 from cairn.surfaces.command import (
@@ -233,24 +233,18 @@ def _window(item: dict[str, Any]) -> str:
 
 def show(call: CommandCall) -> int:
     """Show what goes by an id, and name what else does in the repository one stands in: each space counts its own entries."""
+    from cairn.operations.lookup import in_spaces
     from cairn.projects import spaces_at
 
-    fields, found = call.fields, dict[Space, Any]()
-    asked = Space(fields["app_id"], fields["project_id"])
-    missing = None
+    fields, asked = call.fields, Space(call.fields["app_id"], call.fields["project_id"])
+    spaces = dict.fromkeys((asked, *(spaces_at(current_folder()) if asked == Space() else ())))
     with call.opened() as memory:
-        for space in dict.fromkeys((asked, *(spaces_at(current_folder()) if asked == Space() else ()))):
-            try:
-                found[space] = told(
-                    memory,
-                    call.command.operation,
-                    {**fields, "app_id": space.app, "project_id": space.project},
-                )
-            except NotFound as error:
-                missing = missing or error
-    if not found:
-        assert missing is not None
-        raise missing
+
+        def shown(space: Space) -> Any:
+            place = {"app_id": space.app, "project_id": space.project}
+            return told(memory, call.command.operation, {**fields, **place})
+
+        found = in_spaces(spaces, shown) or {asked: shown(asked)}  # which says that it is nowhere
     (first, data), *others = found.items()
     code = call.command.say(data, call.output)
     if first != asked:
