@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import Invalid
-from cairn.governed import corrections, lifecycle
+from cairn.governed import corrections, lifecycle, pages
+from cairn.types import Scope
 from tests.world import SPACE, World
 
 
@@ -51,7 +52,10 @@ def test_upkeep_is_one_call_and_waits_its_turn(tmp_path: Path) -> None:
         world.keeper.remember(f"The nightly backup of db{n} writes to bucket seven")
     done = lifecycle.keep_in_order(world.keeper, SPACE, trigger="startup")
     assert done is not None
-    assert len(done.consolidations) == 1
-    assert any(key.endswith("MEMORY.md") for key in done.pages.written)
+    assert done.trigger_reason == "startup"
+    assert len(lifecycle.consolidations(world.keeper, SPACE)) == 1
+    assert world.keeper.storage.exists(
+        pages.folder(world.keeper, Scope(SPACE, "project", "")).child("MEMORY.md")
+    )
     assert lifecycle.keep_in_order(world.keeper, SPACE, trigger="startup") is None
     assert len(lifecycle.sweeps(world.keeper, SPACE)) == 1

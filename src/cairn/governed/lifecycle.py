@@ -493,19 +493,10 @@ def _trigrams(text: str) -> frozenset[str]:
 # ---------------------------------------------------------------- all of it
 
 
-@dataclass(frozen=True, slots=True)
-class Maintenance:
-    """What was done in one space."""
-
-    sweep: SweepReport
-    consolidations: Sequence[ConsolidationReport]
-    pages: pages.PagesReport
-
-
 def keep_in_order(
     keeper: Keeper, space: Space, *, trigger: Trigger = "manual", writer: Writer | None = None
-) -> Maintenance | None:
-    """Keep one space in order; None where it is not due ("startup", "schedule") or another is at it.
+) -> SweepReport | None:
+    """Keep one space in order: core memory, what is said several times, the sweep, the pages; None where it is not due ("startup", "schedule") or another is at it.
 
     Consolidation comes before the sweep, so that a crowded scope is first relieved of what is said several
     times and only then of what fits no more.
@@ -513,8 +504,8 @@ def keep_in_order(
     if trigger != "manual" and not is_due(keeper, space):
         return None
     core.reconcile_all(keeper, space)
-    merged = consolidate_crowded(keeper, space, writer=writer)
+    consolidate_crowded(keeper, space, writer=writer)
     report = sweep(keeper, space, trigger=trigger)
-    if report is None:
-        return None
-    return Maintenance(report, merged, pages.refresh(keeper, space))
+    if report is not None:
+        pages.refresh(keeper, space)
+    return report

@@ -91,8 +91,7 @@ class Keeping(Room):
         if dry_run:
             report = governed.lifecycle.sweep(parts.keeper, space, dry_run=True)
         else:
-            done = governed.lifecycle.keep_in_order(parts.keeper, space, writer=parts.writer)
-            report = done.sweep if done is not None else None
+            report = governed.lifecycle.keep_in_order(parts.keeper, space, writer=parts.writer)
         if report is None:  # pragma: no cover -- by hand it is always due
             raise Unavailable("Another sweep of this project is under way; wait for it to end.")
         return report

@@ -16,6 +16,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from cairn.language import tongues
+from cairn.language.near import tied
 from cairn.language.words import stop_words
 from cairn.operations.browse import Browse
 from cairn.web.desk import Desk
@@ -205,11 +206,7 @@ def _threads(desk: Desk, asked: Mapping[str, str]) -> dict[str, Any] | None:
 
 def _groups(links: list[Mapping[str, str]]) -> list[list[str]]:
     """Entries that hang together by any number of links, in the order the links are told."""
-    of: dict[str, list[str]] = {}
-    for link in links:
-        one, other = (of.setdefault(link[end], [link[end]]) for end in ("from_id", "to_id"))
-        if one is not other:
-            one.extend(other)
-            for name in other:
-                of[name] = one
-    return list({id(group): group for group in of.values()}.values())
+    names = list(dict.fromkeys(link[end] for link in links for end in ("from_id", "to_id")))
+    at = {name: number for number, name in enumerate(names)}
+    groups = tied(len(names), ((at[link["from_id"]], at[link["to_id"]]) for link in links))
+    return [[names[number] for number in group] for group in sorted(groups)]
