@@ -107,9 +107,7 @@ class SessionOutcome:
     path: str
     item: str
     result: str
-    messages: int = 0
     detail: str | None = None
-    event_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +228,7 @@ class SessionImport:
             return None
         taken = Imported(source.type, session.item, look.hash, look.messages)
         if look.result == "taken" and taken in self._ledger.of(source.type, session.item):
-            return SessionOutcome(str(session.path), session.item, "known", look.messages), look
+            return SessionOutcome(str(session.path), session.item, "known"), look
         if look.result == "empty" or (look.result == "elsewhere" and look.hash == self._here):
             return SessionOutcome(str(session.path), session.item, look.result, detail=look.note), look
         return None
@@ -245,13 +243,13 @@ class SessionImport:
         if session.about.get("subagent") or not self._belongs(source, session):
             return outcome("elsewhere"), Look("elsewhere", self._here)
         if not reading.total:
-            return outcome("empty", detail=note), Look("empty", note=note)
+            return outcome("empty", note), Look("empty", note=note)
         row = Imported(source.type, item, reading.digest.hexdigest(), reading.total)
         look = Look("taken", row.hash, row.messages)
         if row in before or (item, row.hash) in self._logged:
             if row not in before:
                 self._ledger.add(row, self._now())
-            return outcome("known", row.messages), look
+            return outcome("known"), look
         taken = max([0, *(old.messages for old in before if reading.prefixes.get(old.messages) == old.hash)])
         if before:
             reading = self._read(importer, Session(session.path, item), part=(taken, row.messages))
@@ -259,10 +257,10 @@ class SessionImport:
             stream = islice(importer.messages(Session(session.path, item)), taken, row.messages)
             while batch := list(islice(stream, CAPTURE_BATCH)):
                 self._capture(item, batch)
-        event = self._emit(self._draft(source, session, reading, row.hash))
+        self._emit(self._draft(source, session, reading, row.hash))
         self._logged.add((item, row.hash))
         self._ledger.add(row, self._now())
-        return outcome("grown" if taken else "imported", reading.total, note, event.id), look
+        return outcome("grown" if taken else "imported", note), look
 
     def _read(
         self,

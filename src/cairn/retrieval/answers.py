@@ -431,9 +431,7 @@ def _knowledge(found: Row | Hit, _zone: tzinfo) -> dict[str, Any]:
 def _foresight(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
     fields = found.fields
     return {
-        **_owner(found),
-        "session_id": found.session_id or "",
-        "timestamp": _when(found, zone),
+        **_made_of_talk(found, zone),
         "foresight": _text(fields.get("Foresight")) or found.text,
         "evidence": _text(fields.get("Evidence")),
         "start_time": fields.get("start_time") or None,
@@ -444,9 +442,7 @@ def _foresight(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
 def _atomic_fact(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
     fields = found.fields
     return {
-        **_owner(found),
-        "session_id": found.session_id or "",
-        "timestamp": _when(found, zone),
+        **_made_of_talk(found, zone),
         "content": _text(fields.get("Fact")) or found.text,
         "parent_type": fields.get("parent_type") or None,
         "parent_id": fields.get("parent_id") or None,
@@ -463,12 +459,14 @@ def _agent_document(found: Row | Hit, _zone: tzinfo) -> dict[str, Any]:
     }
 
 
-def _owner(found: Row | Hit) -> dict[str, Any]:
+def _made_of_talk(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
     mine = found.scope
     return {
         "user_id": mine.owner if mine.track == "user" else None,
         "agent_id": mine.owner if mine.track == "agent" else None,
         **_space(found),
+        "session_id": found.session_id or "",
+        "timestamp": _when(found, zone),
     }
 
 

@@ -121,6 +121,8 @@ class Strategy:
     enabled: bool = True
     cron: str = ""
     writes_daily: bool = True
+    kind: str = ""
+    """Of the entries it writes, where each says what it was made of (`parent_id`): by these it is known what is done."""
 
     def asks(self, event: Event) -> Iterable[StrategyAsk]:
         """The inputs that `event` holds for this strategy, of those it `takes`.
@@ -157,9 +159,19 @@ class Strategy:
         """The inputs that a cron time holds, for strategies whose trigger is a schedule."""
         return ()
 
-    def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:  # noqa: ARG002 -- a default
+    def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
         """Of `asks`, the inputs whose outputs stand in the notes already."""
-        return set()
+        made = {
+            (scope, day, parent)
+            for scope, day in {(ask.scope, ask.day) for ask in asks if self.kind}
+            for entry in kit.entries(self.kind, scope, day)
+            if (parent := entry.inline.get("parent_id"))
+        }
+        return {
+            one.input
+            for one in asks
+            if {(one.scope, one.day, of) for of in (one.cell_id, one.entry_id)} & made
+        }
 
     def run(self, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
         """Work through `jobs` and answer for each, in any order; those of one note together, unless it is overridden.

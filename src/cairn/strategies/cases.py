@@ -18,7 +18,6 @@ from cairn.errors import NotFound
 from cairn.language import sentences, tongues
 from cairn.notes.notebook import Draft
 from cairn.strategies import CaseEvent, Job, Kit, Outcome, Strategy, StrategyAsk, asking
-from cairn.strategies.facts import parents_of
 from cairn.talk.messages import inline_of
 from cairn.types import Message, Scope, ToolCall
 
@@ -195,10 +194,7 @@ class ExtractAgentCase(Strategy):
     purpose = "task, approach, outcome and insight of an agent's work"
     trigger = "cell"
     takes = frozenset({"agent"})
-
-    def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
-        parents = parents_of("agent_case", asks, kit)
-        return {ask.input for ask in asks if (ask.scope, ask.day, ask.cell_id) in parents}
+    kind = "agent_case"
 
     def run_group(self, scope: Scope, day: str, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
         drafts: list[Draft] = []

@@ -70,7 +70,6 @@ class StrategyStatus:
     counts: dict[str, int]
     last_run_at: datetime | None
     last_error: str
-    options: Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +78,9 @@ class TriggerResult:
     "disabled" (switched off and not forced), "busy" (another process works on it and was not done in time).
     """
 
-    strategy: str
     status: Literal["done", "timeout", "disabled", "busy"]
     wrote: int = 0
     skipped: int = 0
-    dead: int = 0
     waiting: int = 0
 
 
@@ -542,19 +539,14 @@ class Engine:
                     counts.get(name, {}),
                     datetime.fromtimestamp(last[0].finished_at or 0.0, UTC) if last else None,
                     trouble[0].reason if trouble else "",
-                    chosen,
                 )
             )
         unknown = [
-            StrategyStatus(
-                name, "unknown: skipped", "", False, "", None, {}, None, words, Options(enabled=False)
-            )
+            StrategyStatus(name, "unknown: skipped", "", False, "", None, {}, None, words)
             for name, words in self.unknown.items()
         ]
         if self.trouble:
-            held = StrategyStatus(
-                "ome.toml", "cannot be used", "", False, "", None, {}, None, self.trouble, Options()
-            )
+            held = StrategyStatus("ome.toml", "cannot be used", "", False, "", None, {}, None, self.trouble)
             unknown.append(held)
         return [*out, *unknown]
 
@@ -593,7 +585,7 @@ class Engine:
         if not timeout > 0:
             raise Invalid(f"timeout = {timeout} is not a positive number of seconds.", field="timeout")
         if not force and (not self._on or name not in self._live.active()):
-            return TriggerResult(name, "disabled")
+            return TriggerResult("disabled")
         before = self.jobs.counts().get(name, {})
         deadline = time.monotonic() + timeout
         asked = False
@@ -620,9 +612,7 @@ class Engine:
         status: Literal["done", "timeout", "busy"] = (
             "done" if asked and not left else "timeout" if asked else "busy"
         )
-        return TriggerResult(
-            name, status, max(gained["done"], 0), max(gained["skipped"], 0), counts.get("dead", 0), left
-        )
+        return TriggerResult(status, max(gained["done"], 0), max(gained["skipped"], 0), left)
 
     def _named_strategy(self, name: str) -> Strategy:
         if name not in self._strategies:

@@ -41,10 +41,7 @@ class ExtractAtomicFacts(Strategy):
     purpose = "single-sentence facts from an episode"
     trigger = "cell"
     takes = frozenset({"episode"})
-
-    def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
-        parents = parents_of("atomic_fact", asks, kit)
-        return {ask.input for ask in asks if (ask.scope, ask.day, ask.entry_id) in parents}
+    kind = "atomic_fact"
 
     def run_group(self, scope: Scope, day: str, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
         episodes = kit.cells.episodes(scope, day)
@@ -203,15 +200,6 @@ def most_specific(found: Sequence[Statement], limit: int) -> Sequence[Statement]
 
     best = sorted(range(len(found)), key=lambda at: (-weight(at), at))[:limit]
     return [found[at] for at in sorted(best)]
-
-
-def parents_of(kind: str, asks: Sequence[StrategyAsk], kit: Kit) -> set[tuple[Scope, str, str]]:
-    """(owner, day, parent id) of the entries of a kind in the notes that `asks` write to."""
-    return {
-        (scope, day, entry.inline.get("parent_id", ""))
-        for scope, day in {(ask.scope, ask.day) for ask in asks}
-        for entry in kit.entries(kind, scope, day)
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from cairn.language.prose import Spoken
 from cairn.language.tongues import Tongue
 from cairn.notes.notebook import Draft
 from cairn.strategies import Job, Kit, Outcome, Strategy, StrategyAsk, asking
-from cairn.strategies.facts import answered, parents_of
+from cairn.strategies.facts import answered
 from cairn.strategies.phrases import Phrases, pattern_in, spoken
 from cairn.strategies.statements import MAX_CHARS, Setting, Told, is_binding, quote, stated_part, supports
 from cairn.talk.messages import inline_of
@@ -202,10 +202,7 @@ class ExtractForesight(Strategy):
     purpose = "intentions, plans and deadlines with their time window"
     trigger = "cell"
     takes = frozenset({"episode"})
-
-    def finished(self, asks: Sequence[StrategyAsk], kit: Kit) -> set[str]:
-        parents = parents_of("foresight", asks, kit)
-        return {ask.input for ask in asks if (ask.scope, ask.day, ask.cell_id) in parents}
+    kind = "foresight"
 
     def run_group(self, scope: Scope, day: str, jobs: Sequence[Job], kit: Kit) -> Iterable[Outcome]:
         drafts: list[Draft] = []
