@@ -79,7 +79,7 @@ _FAILURES = """
 SELECT {path}, kind, change_type, lsn, retryable, retry_count, last_attempt_at, error, status FROM {changes}
 WHERE {mine} AND (status = 'failed' OR (status = 'pending' AND error IS NOT NULL)) ORDER BY lsn
 """
-_FAILURE = [
+_FAILURE = (
     "path",
     "kind",
     "change_type",
@@ -89,7 +89,7 @@ _FAILURE = [
     "last_attempt_at",
     "error",
     "status",
-]
+)
 _ASIDE = "SELECT {path}, error FROM {changes} WHERE {mine} AND status = 'done' AND error IS NOT NULL ORDER BY {path}"
 _KNOWN = "SELECT {path}, status, change_type, mtime, size, seen_at, retryable, unread FROM {changes} WHERE {mine} AND "
 _FORGET_OLD = f"""

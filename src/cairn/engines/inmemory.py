@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from cairn.engines.refusals import check_beside, check_expected, encoded, folder_at, nothing_at
 from cairn.errors import Invalid, Unavailable
@@ -106,22 +106,22 @@ class InMemoryLocks:
 
     @contextmanager
     def hold(self, name: str, *, timeout: float = 30.0) -> Iterator[None]:
-        lock = self._named(name)
         if self._owners.get(name) == threading.get_ident():
             raise Invalid(f'The lock "{name}" is already held by this thread; locks do not nest.', name=name)
-        if not lock.acquire(timeout=max(timeout, 0)):
-            raise Unavailable(f'The lock "{name}" was not free within {timeout:g} s. Try again.', name=name)
-        self._owners[name] = threading.get_ident()
-        try:
+        with self._held(name, max(timeout, 0)) as is_held:
+            if not is_held:
+                raise Unavailable(
+                    f'The lock "{name}" was not free within {timeout:g} s. Try again.', name=name
+                )
             yield
-        finally:
-            del self._owners[name]
-            lock.release()
+
+    def lease(self, name: str) -> AbstractContextManager[bool]:
+        return self._held(name, 0.0)
 
     @contextmanager
-    def lease(self, name: str) -> Iterator[bool]:
+    def _held(self, name: str, seconds: float) -> Iterator[bool]:
         lock = self._named(name)
-        if not lock.acquire(blocking=False):
+        if not lock.acquire(timeout=seconds):
             yield False
             return
         self._owners[name] = threading.get_ident()

@@ -609,28 +609,10 @@ class SqliteIndex:
 
 
 def _row(row: Sequence[Any], scope: Scope) -> Row:
-    return Row(
-        rowid=row[0],
-        kind=row[1],
-        scope=scope,
-        entry_id=row[2],
-        path=row[3],
-        text=row[4],
-        timestamp_ms=row[5],
-        session_id=row[6],
-        cell_id=row[7],
-        parent_type=row[8],
-        parent_id=row[9],
-        sender_ids=unpacked(row[10]),
-        sender_name=row[11],
-        fields=json.loads(row[12]),
-        updated_ms=row[13],
-        ordinal=row[14],
-        status=row[15],
-        content_sha256=row[16],
-        damaged=bool(row[17]),
-        labels=unpacked(row[18]),
-    )
+    """A row from `_COLUMNS`, which are the fields of `Row` in their order, but for the scope."""
+    senders, name, fields, *more, damaged, labels = row[10:]
+    told: list[Any] = [unpacked(senders), name, json.loads(fields), *more, bool(damaged), unpacked(labels)]
+    return Row(row[0], row[1], scope, *row[2:10], *told)
 
 
 def dot(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:
