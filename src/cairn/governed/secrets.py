@@ -20,7 +20,6 @@ import math
 import operator
 import re
 import sys
-import tomllib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from importlib import resources
 from typing import Any, cast
 
 from cairn.language.later import Later
+from cairn.shipped import tables_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
 }
 _PLACEHELD = frozenset({"connection-string", "password", "netrc"})
 _WORDS_INSIDE = Later(r"[a-z]{8}|(?:[A-Z][a-z]{2,8}){3}")
-_DATA = tomllib.loads(resources.files("cairn.governed").joinpath("credentials.toml").read_text("utf-8"))
+_DATA = tables_of(resources.files("cairn.governed").joinpath("credentials.toml"))
 _VALUES: Mapping[str, Any] = _DATA["values"]
 _PLACEHOLDER, _REFERENCE, _ALGORITHM, _ABOUT = (
     Later(_VALUES[name]) for name in ("placeholder", "reference", "algorithm", "about")

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from cairn.budget import kept
+from cairn.shipped import tables_of
 
 DEFAULT = "en"
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -55,8 +55,8 @@ def known() -> Mapping[str, Tongue]:
     found = {}
     for file in sorted(resources.files("cairn.language").joinpath("data").iterdir(), key=lambda f: f.name):
         if file.name.endswith(".toml"):
-            tables = _composed(tomllib.loads(file.read_text(encoding="utf-8")))
-            found[file.name.removesuffix(".toml")] = _tongue(file.name.removesuffix(".toml"), tables)
+            composed = _composed(tables_of(file))
+            found[file.name.removesuffix(".toml")] = _tongue(file.name.removesuffix(".toml"), composed)
     return found
 
 

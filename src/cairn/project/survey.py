@@ -24,6 +24,7 @@ import yaml
 
 from cairn.canonical import from_json
 from cairn.project import git
+from cairn.shipped import tables_of
 
 MAX_FILES = 200_000
 MAX_TEXT_BYTES = 256 * 1024
@@ -31,7 +32,7 @@ MAX_DOCS = 150
 MAX_SCANNED_SOURCES = 2_000
 MAX_MARKERS = 200
 
-KNOWN: Mapping[str, Any] = tomllib.loads((files(__package__) / "known.toml").read_text("utf-8"))
+KNOWN: Mapping[str, Any] = tables_of(files(__package__) / "known.toml")
 LANGUAGES: dict[str, str] = {ending: name for name, *endings in KNOWN["languages"] for ending in endings}
 _SKIPPED = frozenset(KNOWN["skipped_folders"])
 _TESTS = frozenset(KNOWN["test_folders"])

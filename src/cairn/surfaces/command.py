@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from cairn.canonical import from_json
 from cairn.errors import Invalid, NotFound
+from cairn.shipped import tables_of
 from cairn.surfaces.output import Output, printed, printed_lines
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Command:
 @cache
 def command_words() -> dict[str, list[str]]:
     """What each command and group of commands is for, and examples after it."""
-    return tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+    return tables_of(Path(__file__).with_name("commands.toml"))
 
 
 def told(memory: Memory, row: Operation, fields: dict[str, Any]) -> Any:

@@ -6,13 +6,13 @@ import json
 import re
 import sys
 import textwrap
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cairn.shipped import tables_of
 from cairn.wording import counted, short
 
 _HEAD = re.compile(r"\[([a-z][^\]]*)\] ?")
@@ -108,7 +108,7 @@ class Output:
 @cache
 def printed_lines(command: str) -> list[Any]:
     """The lines of a command's answer; a command whose answer reads the same names another."""
-    table = tomllib.loads(Path(__file__).with_name("printed.toml").read_text(encoding="utf-8"))
+    table = tables_of(Path(__file__).with_name("printed.toml"))
     found = table[command]
     return table[found] if isinstance(found, str) else found  # type: ignore[no-any-return]
 

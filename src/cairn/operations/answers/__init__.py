@@ -11,13 +11,13 @@ names a shape without reading the file: that is done when somebody asks for its 
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cairn.operations.table import Says
+from cairn.shipped import tables_of
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Answers:
 @cache
 def shapes_of(room: str) -> dict[str, type]:
     """The shapes of a room by name, and those in `shared.toml`, which they may refer to like to each other."""
-    tables = tomllib.loads(Path(__file__).with_name(f"{room}.toml").read_text(encoding="utf-8"))
+    tables = tables_of(Path(__file__).with_name(f"{room}.toml"))
     made: dict[str, type] = {} if room == "shared" else dict(shapes_of("shared"))
     for name, told in tables.items():
         like = (made[told.pop("_like")],) if "_like" in told else ()
