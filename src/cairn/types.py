@@ -428,8 +428,9 @@ _TEXTLESS = frozenset({type(None), bool, int, float})
 
 
 @lru_cache(maxsize=256)
-def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind))
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """The fields of a dataclass; None of any other type."""
+    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else None
 
 
 def with_texts(value: Any, through: Callable[[str], str], *, skip: Iterable[str] = ()) -> Any:
@@ -447,6 +448,15 @@ def with_texts(value: Any, through: Callable[[str], str], *, skip: Iterable[str]
     if kind in _TEXTLESS:
         return value
     left = frozenset(skip)
+    if (names := _field_names(kind)) is not None:
+        changed = {}
+        for name in names:
+            # An empty field is the most common one: no text is in it.
+            if (item := getattr(value, name)) and name not in left:
+                made = with_texts(item, through)
+                if made is not item:
+                    changed[name] = made
+        return replace(value, **changed) if changed else value
     if isinstance(value, Mapping):
         made = {
             with_texts(key, through): item if key in left else with_texts(item, through)
@@ -458,13 +468,4 @@ def with_texts(value: Any, through: Callable[[str], str], *, skip: Iterable[str]
         items = [with_texts(item, through) for item in value]
         same = all(a is b for a, b in zip(items, value, strict=True))
         return value if same else type(value)(items)
-    if is_dataclass(value) and not isinstance(value, type):
-        changed = {}
-        for name in _field_names(kind):
-            # An empty field is the most common one: no text is in it.
-            if (item := getattr(value, name)) and name not in left:
-                made = with_texts(item, through)
-                if made is not item:
-                    changed[name] = made
-        return replace(value, **changed) if changed else value
     return value

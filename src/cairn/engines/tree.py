@@ -110,15 +110,20 @@ def _write_a_block(folder: str, free: int) -> None:
         os.close(file)
 
 
-@contextmanager
-def translating(key: str) -> Iterator[None]:
+class translating:  # noqa: N801 -- read as a verb, `with translating(key):`; it stands around each step of every write
     """Let no bare error of the system out of the block."""
-    try:
-        yield
-    except CairnError:
-        raise
-    except OSError as error:
-        raise failed(key, error) from error
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, CairnError):
+            raise failed(self._key, error) from error
 
 
 def is_temp(name: str) -> bool:

@@ -118,6 +118,8 @@ def _refuse(troubles: Sequence[str]) -> None:
 
 def options_of(kind: Any) -> tuple[Any, ...]:
     """The types a value may have."""
+    if type(kind) is type:
+        return (kind,)
     return get_args(kind) if get_origin(kind) in {Union, UnionType} else (kind,)
 
 
@@ -131,11 +133,12 @@ def _value(field: Field, value: Any, *, text: bool) -> Any:
         found = _read(one, value) if text else value
         if _fits(one, found):
             _check_limits(field.says, found)
-            for part in (
-                (found,) if isinstance(found, str) else found if isinstance(found, list | tuple) else ()
-            ):
-                if isinstance(part, str):
-                    _check_signs(part, path=field.name in PATHS)
+            if isinstance(found, str):
+                _check_signs(found, path=field.name in PATHS)
+            elif isinstance(found, list | tuple):
+                for part in found:
+                    if isinstance(part, str):
+                        _check_signs(part, path=field.name in PATHS)
             return float(found) if one is float else found
     raise ValueError(f"must be {_described(options)}, not {_told(value)}")
 
@@ -154,17 +157,17 @@ def _read(kind: Any, value: str) -> Any:
 
 
 def _fits(kind: Any, value: Any) -> bool:
-    origin = get_origin(kind)
+    if kind is str or kind is bool or kind is bytes:
+        return isinstance(value, kind)
     if kind is Any:
         return True
+    origin = get_origin(kind)
     if origin is Literal:
         return any(value == one and type(value) is type(one) for one in get_args(kind))
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    if kind in {str, bool, bytes}:
-        return isinstance(value, kind)
     if origin in {list, Sequence}:  # of texts, or of what is judged where it goes to
         return isinstance(value, list | tuple) and (
             get_args(kind)[0] is not str or all(isinstance(item, str) for item in value)

@@ -331,6 +331,11 @@ class Operation:
         """What a caller says."""
         return tuple(one for one in self.parameters if not one.granted)
 
+    @cached_property
+    def _granted(self) -> tuple[tuple[str, str], ...]:
+        """What the caller's grant fills in: each parameter with the attribute of the grant."""
+        return tuple((one.name, one.granted) for one in self.parameters if one.granted)
+
     @property
     def shape(self) -> type | None:
         """The class of its answer, which has its fields."""
@@ -347,7 +352,7 @@ class Operation:
 
     def ask(self, room: Any, fields: dict[str, Any], grant: Grant) -> Any:
         """Check the caller's grant, then run it on `room` with fields that are checked; the answer as data."""
-        fields |= {one.name: getattr(grant, one.granted) for one in self.parameters if one.granted}
+        fields |= {name: getattr(grant, granted) for name, granted in self._granted}
         if self.allow is not None:
             self.allow(Asked(room, fields, grant))
         return self.told(room, self.within(room, **fields), fields)

@@ -89,9 +89,9 @@ def fields_in(
     Raises:
         Invalid: something is missing, unknown or wrong; the message names it.
     """
-    asked = checked(route.query, query, text=True, what="query parameter")
+    asked = checked(route.query, query, text=True, what="query parameter") if route.query or query else {}
     sent = checked(route.body, body, text=isinstance(body, FormFields))
-    return checked(route.in_path, params, text=True) | asked | sent
+    return (checked(route.in_path, params, text=True) if route.in_path else {}) | asked | sent
 
 
 def read_query(request: Request) -> dict[str, str]:
