@@ -6,6 +6,8 @@ import subprocess
 import pytest
 
 import cairn
+from cairn import config
+from cairn.engines import minilm
 from tests.crash.test_full_disk import small_disk
 
 AT = 1_780_000_000_000
@@ -89,3 +91,33 @@ def test_a_healthy_root_has_no_findings(tmp_path):
         memory.remember("The pier closes at dusk.")
         memory.sync()
     assert looked_after(root) == []
+
+
+AT = 1_790_000_000_000
+
+
+def test_who_writes_a_language_the_model_does_not_know_is_told_which_setting_helps(tmp_path):
+    """By `status` and `doctor`; not who writes English, and not who chose the model themself."""
+    if minilm.installed(config.models_dir()) is None or minilm.missing_packages():
+        pytest.skip("the local model is not installed: run `make setup`")
+    said = {
+        "de": [
+            "Ich wohne jetzt in der Gerberstraße.",
+            "Wir haben gestern eine Teekanne gekauft, die nicht tropft.",
+        ],
+        "en": ["I live in Tanner Street now.", "Yesterday we bought a teapot that does not drip."],
+    }
+    for language, texts in said.items():
+        with cairn.open_blocking(tmp_path / language, background=False) as memory:
+            for number in range(12):
+                text = f"{texts[number % 2]} {number}"
+                memory.add(
+                    "s1", [{"sender_id": "me", "role": "user", "timestamp": AT + number, "content": text}]
+                )
+            memory.flush("s1")
+            memory.sync()
+            told = [one for one in memory.status()["warnings"] if "multilingual" in one]
+            found = [one for one in memory.doctor() if "multilingual" in str(one)]
+            assert bool(told) is bool(found) is (language == "de"), language
+    with cairn.open_blocking(tmp_path / "de", background=False, **{"embedding.provider": "minilm"}) as memory:
+        assert not [one for one in memory.status()["warnings"] if "multilingual" in one]

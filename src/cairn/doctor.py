@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cairn import governed
@@ -17,11 +18,12 @@ from cairn.engines.audit import AuditLog
 from cairn.engines.lance import MANY_ROWS
 from cairn.engines.tokens import TokenFile
 from cairn.engines.tree import trouble_writing
-from cairn.errors import CairnError, NotFound
+from cairn.errors import CairnError, NotFound, Unavailable
 from cairn.language.documents import LINKS
 from cairn.notes.conflicts import conflict_copies
 from cairn.notes.kinds import SCOPE_DIRS, place_of
 from cairn.parts import Parts
+from cairn.retrieval import tongue
 from cairn.seams import Locator
 from cairn.seams.storage import children
 from cairn.settings_files import SECRET_KEYS
@@ -401,7 +403,13 @@ def _strategies(parts: Parts) -> Finds:
 
 
 def _model(parts: Parts) -> Finds:
-    if parts.embedder() is None and parts.settings.embedding.provider != "none":
+    embedder = parts.embedder()
+    if embedder is not None:
+        with suppress(Unavailable):
+            scopes = (scope for scope, _ in parts.index.scopes())
+            if tongue.is_foreign(parts.index, scopes, parts.settings.embedding, embedder):
+                yield finding("info", tongue.HINT, tongue.STEP)
+    elif parts.settings.embedding.provider != "none":
         if trouble := parts.embedder.trouble:
             yield finding("info", trouble, "mend that setting; until then search works on words alone")
         else:

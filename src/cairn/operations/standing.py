@@ -158,6 +158,7 @@ def _warnings(parts: Parts, told: dict[str, Any]) -> Iterator[str]:
     from cairn.engines import everos
     from cairn.engines.audit import AuditLog
     from cairn.engines.tree import trouble_writing
+    from cairn.retrieval import tongue
 
     for name, place in (("the memory root", parts.settings.root), ("the index", parts.settings.index_dir)):
         if trouble := trouble_writing(place):
@@ -186,5 +187,9 @@ def _warnings(parts: Parts, told: dict[str, Any]) -> Iterator[str]:
         yield f"strategies gave up on {told['strategies']['gave_up']} runs: `cairn doctor` names them."
     if told["model"]["embedding"] is None and parts.settings.embedding.provider != "none":
         yield parts.embedder.trouble or "The local embedding model is not installed: `cairn model install`."
+    with suppress(Unavailable):  # the warnings above name what does not answer
+        scopes = (scope for scope, _ in parts.index.scopes())
+        if tongue.is_foreign(parts.index, scopes, parts.settings.embedding, parts.embedder()):
+            yield f"{tongue.HINT}: {tongue.STEP}."
     if told["model"]["tokens_today"] >= told["model"]["tokens_cap"] and told["model"]["language_model"]:
         yield "The day's tokens of the language model are spent; llm.daily_token_cap sets how many."
