@@ -299,6 +299,32 @@ def test_auto_is_silent_and_a_named_provider_is_loud(tmp_path):
         choose(settings(provider="openai", base_url="file:///etc", model="m"))
 
 
+def test_a_question_is_taken_apart_once(model, monkeypatch):
+    """Whether the model grasps a question and what it means come from the same pieces; of a long text, from its own."""
+    tokenizer, _ = model._load()
+    texts = [
+        "",
+        " ",
+        "where does Ann live",
+        "Wo wohnt Anna?",
+        "猫が好き",
+        "word " * 399,
+        "word " * 400,
+        "word " * 900,
+    ]
+    alone = [model._ids(tokenizer, [text]) for text in texts]
+    asked: list[str] = []
+    real = type(model).__mro__[1]._ids
+    monkeypatch.setattr(type(model).__mro__[1], "_ids", lambda *args: asked.extend(args[2]) or real(*args))
+    for text, ids in zip(texts, alone, strict=True):
+        model.grasps(text)
+        assert model._ids(tokenizer, [text]) == ids
+        assert model._ids(tokenizer, [text, "another"])[0] == ids[0]
+    assert [text for text in asked if text == "where does Ann live"] == [
+        "where does Ann live"
+    ]  # beside another
+
+
 def test_the_multilingual_model_meets_across_languages():
     """A question is nearest to its answer in each language, in either direction; a long or odd text is no trouble."""
     said = {

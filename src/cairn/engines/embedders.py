@@ -225,6 +225,10 @@ class MiniLM(GraphEmbedder):
             next_step="Run `cairn model install`.",
             threads=threads,
         )
+        self._taken_apart: tuple[str | None, list[int]] = (
+            None,
+            [],
+        )  # whose grasp was asked last: it is embedded next
 
     def embed_tokens(self, texts: Sequence[str]) -> tuple[np.ndarray, list[TokenVectors]]:
         """As `embed`, and the vectors of the single word pieces beside; those cost no second run."""
@@ -240,11 +244,17 @@ class MiniLM(GraphEmbedder):
         pieces have no meaning, and what is near by them is near by chance. Marks and digits say nothing either way.
         """
         tokenizer, _ = self._parts or self._load()
-        found = tokenizer.encode(text[:_GRASPED_CHARS] or " ", add_special_tokens=False)
-        return _grasped(text, found.tokens, found.word_ids, found.offsets)
+        head = text[:_GRASPED_CHARS] or " "
+        found = tokenizer.encode(head)
+        self._taken_apart = (head, found.ids)
+        inside = slice(1, len(found.ids) - 1)  # the marks at both ends of a text are no words of it
+        return _grasped(text, found.tokens[inside], found.word_ids[inside], found.offsets[inside])
 
     def _ids(self, tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
         """As of any graph. Of a long text no more is taken apart than is read: pieces never reach beyond a blank."""
+        asked, its_ids = self._taken_apart
+        if len(texts) == 1 and texts[0] == asked and len(texts[0]) < _GRASPED_CHARS:
+            return [its_ids]
         heads = [_head(text) for text in texts]
         out = super()._ids(tokenizer, heads)
         for n, (head, text) in enumerate(zip(heads, texts, strict=True)):

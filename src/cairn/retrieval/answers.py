@@ -20,7 +20,7 @@ from cairn.index import filters
 from cairn.index.corpus import AGENT_DOCUMENTS, SKILL_FILE, Row
 from cairn.notes.format import list_items
 from cairn.talk.lines import message_to
-from cairn.talk.messages import read_inline
+from cairn.talk.messages import METADATA, TAGS, read_inline
 from cairn.types import Evidence, Freshness, Hit, Message, Scope, Space
 
 MAX_TOP_K = 100
@@ -350,8 +350,13 @@ def _episode(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
         "subject": _text(fields.get("Subject")) or body[:80],
         "episode": body,
         "type": "Conversation",
-        **_labelled(*read_inline({key: str(value) for key, value in fields.items()})),
+        **_labels_in(fields),
     }
+
+
+def _labels_in(fields: Mapping[str, Any]) -> dict[str, Any]:
+    inline = {key: str(fields[key]) for key in (TAGS, METADATA) if key in fields}
+    return _labelled(*read_inline(inline)) if inline else {}
 
 
 def _labelled(tags: Sequence[str], metadata: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -380,7 +385,7 @@ def _agent_case(found: Row | Hit, zone: tzinfo) -> dict[str, Any]:
         "outcome": _text(fields.get("outcome")) or None,
         "quality_score": _number(fields.get("quality_score")),
         "key_insight": fields.get("KeyInsight") or None,
-        **_labelled(*read_inline({key: str(value) for key, value in fields.items()})),
+        **_labels_in(fields),
     }
 
 
