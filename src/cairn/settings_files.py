@@ -87,7 +87,11 @@ def read_toml(path: Path, sections: Collection[str]) -> Found:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         trouble = error.strerror if isinstance(error, OSError) else error
-        raise Misconfigured(f"{path.name} cannot be read: {trouble}.", setting=path.name) from None
+        raise Misconfigured(
+            f"{path.name} cannot be read: {trouble} ({path}). Check the path and who owns it, or name another root with "
+            "--root or CAIRN_MEMORY__ROOT.",
+            setting=path.name,
+        ) from None
     out: Found = {}
     for section, table in parse_toml(text, path.name).items():
         if not isinstance(table, dict):

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from cairn.surfaces.cli import main
 from tests.crash.test_full_disk import fill, message, small_disk
 from tests.surfaces.served import free_port, serving
 from tests.waiting import until
@@ -222,3 +223,17 @@ def test_a_folder_that_is_no_longer_there_takes_nothing_in(tmp_path):
         assert "zqaaaaaa" in str(found)
     kept = (root / "default_app" / "default_project" / "sessions" / "s.jsonl").read_text()
     assert "zqaaaaaa" in kept and "zqbbbbbb" in kept
+
+
+def test_a_root_that_cannot_be_is_named_with_its_path_and_a_way_out(tmp_path, capsys):
+    """A name that is too long, a file in the way: which path it is, and how another is named."""
+    for root, says in (
+        (tmp_path / ("n" * 300), "Check the path"),
+        (tmp_path / "file" / "below", "is not a folder"),
+    ):
+        (tmp_path / "file").touch()
+        assert main(["--root", str(root), "add", "--session", "s", "hi"]) > 1
+        [line] = capsys.readouterr().err.splitlines()
+        assert str(root) in line
+        assert says in line
+        assert "--root or CAIRN_MEMORY__ROOT" in line

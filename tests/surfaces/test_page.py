@@ -189,8 +189,9 @@ def test_pages_of_others_reach_nothing(server, owner):
     """Another origin, a framing page and a form without the secret of the visit are refused."""
     assert owner.call("GET", "/", Host="evil.example")[0] == 403
     assert owner.call("POST", "/view/do/remember", {"content": "x"}, Origin="http://evil.example")[0] == 403
-    status, text = owner.call("POST", "/view/do/remember", {"content": "It was forged.", "form": "guess"})
-    assert status == 403 and "not of this visit" in text
+    for guess in ("guess", "", "ｇｕｅｓｓ", "\U0001f511" * 50):
+        status, text = owner.call("POST", "/view/do/remember", {"content": "It was forged.", "form": guess})
+        assert status == 403 and "not of this visit" in text
     assert owner.get("/")[0] == 200 and "frame-ancestors 'none'" in owner.headers["content-security-policy"]
 
 

@@ -99,7 +99,7 @@ def select_backend(
             backend = ForeignBackend(backend)
     except Exception as error:
         what = (
-            str(error)
+            str(error).replace("the root:", f"the root {settings.root}:")
             if isinstance(error, CairnError)
             else f"it cannot be opened ({type(error).__name__}: {error})"
         )

@@ -152,7 +152,8 @@ class WebPages:
 
     async def _act(self, request: Request, name: str, visit: Visit | None, grant: Grant) -> Response:
         form = await _form(request)
-        if visit is None or not hmac.compare_digest(str(form.get("form", "")), visit.form):
+        told = str(form.get("form", "")).encode("utf-8", "surrogatepass")
+        if visit is None or not hmac.compare_digest(told, visit.form.encode()):
             raise Forbidden("This form is not of this visit: load the page again, then send it.")
         if name == "leave":
             self.visitors.end(visit)
