@@ -584,6 +584,28 @@ def test_switched_off_it_offers_nothing(root: Path, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
+def test_a_host_that_hangs_up_at_once_has_every_answer(root: Path, tmp_path: Path) -> None:
+    """`cairn mcp < requests`: what was asked before the end is answered, whichever half of the server it came to."""
+    lines = spoken(
+        "2025-11-25",
+        [
+            ("nonsense", {}),
+            ("tools/call", {"name": "remember", "arguments": {"content": "The kiln is fired at dusk."}}),
+            ("ping", {}),
+        ],
+    )
+    asked = started(root, tmp_path)
+    done = subprocess.run(
+        [asked.command, *asked.args],
+        env={**os.environ, **(asked.env or {})}, cwd=tmp_path, input=b"".join(lines), capture_output=True, timeout=120,
+    )  # fmt: skip
+    found = {one["id"]: one for one in map(json.loads, done.stdout.splitlines())}
+    assert found.keys() == {"hi", 0, 1, 2}
+    assert "error" in found[0]
+    assert "is kept" in found[1]["result"]["content"][0]["text"]
+
+
 def test_without_the_extra_it_says_what_to_install() -> None:
     """The package is an extra: its absence is one sentence with the command to mend it."""
     program = (

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from cairn.agents import link
 from cairn.agents.hook import is_switched_off
+from cairn.canonical import object_in
 from cairn.errors import CairnError, Misconfigured, Unavailable
 from cairn.surfaces.mcp_quick import (
     ENTRY,
@@ -52,6 +53,7 @@ Answer = Callable[[dict[str, Any], Any], Awaitable[Mapping[str, Any]]]
 MISSING = "MCP needs the package mcp, which is not installed: pip install 'cairn-memory[mcp]'."
 _CALL_SECONDS = 120.0
 _OPEN_SECONDS = 30.0
+_LAST_SECONDS = 30.0
 _LOOK_SECONDS = 0.02
 
 
@@ -243,8 +245,9 @@ def serve_rest(
     server = build_server(in_thread(reply), folder)
     gc.freeze()
     gc.enable()
-    said = anyio.wrap_file(cast("TextIO", _Resumed(lines, source)))
-    told = anyio.wrap_file(cast("TextIO", _Unrepeated(sink, skip=len(lines) > 1)))
+    answers = _Unrepeated(sink, skip=len(lines) > 1)
+    said = anyio.wrap_file(cast("TextIO", _Resumed(lines, source, answers)))
+    told = anyio.wrap_file(cast("TextIO", answers))
 
     async def run() -> None:
         async with stdio_server(said, told) as (read, write):
@@ -254,13 +257,20 @@ def serve_rest(
 
 
 class _Resumed:
-    """The lines that were read already, then those that follow."""
+    """The lines that were read already, then those that follow; the end, which ends the SDK, once all were answered."""
 
-    def __init__(self, lines: Sequence[bytes], source: BinaryIO) -> None:
+    def __init__(self, lines: Sequence[bytes], source: BinaryIO, answers: _Unrepeated) -> None:
         self._next = itertools.chain(lines, iter(source.readline, b""))
+        self._answers = answers
+        self._asked = 0
 
     def readline(self) -> str:
-        return next(self._next, b"").decode("utf-8", "replace")
+        line = next(self._next, b"").decode("utf-8", "replace")
+        asked = object_in(line) or {}
+        self._asked += "method" in asked and isinstance(asked.get("id"), str | int)
+        if not line:
+            self._answers.wait_for(self._asked)
+        return line
 
 
 class _Unrepeated:
@@ -269,16 +279,26 @@ class _Unrepeated:
     def __init__(self, sink: BinaryIO, *, skip: bool) -> None:
         self._sink = sink
         self._skip = skip
+        self._given = 0
+        self._one_more = threading.Condition()
 
     def write(self, text: str) -> int:
         if self._skip:
             self._skip = False
         else:
             self._sink.write(text.encode())
+        with self._one_more:
+            self._given += bool({"result", "error"} & (object_in(text) or {}).keys())
+            self._one_more.notify_all()
         return len(text)
 
     def flush(self) -> None:
         self._sink.flush()
+
+    def wait_for(self, answers: int) -> None:
+        """Wait until so many were given. Not for ever: one that the host took back never comes."""
+        with self._one_more:
+            self._one_more.wait_for(lambda: self._given >= answers, _LAST_SECONDS)
 
 
 def _started_in() -> str | None:
