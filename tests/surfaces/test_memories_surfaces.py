@@ -257,6 +257,24 @@ def test_a_server_forgets_while_it_is_read(tmp_path):
         ]
 
 
+def test_the_history_of_a_memory_tells_of_edits_of_its_file(tmp_path):
+    """What an editor changed stands between what commands did, with the words before and after; a command's change is told once."""
+    root = tmp_path / "root"
+    with cairn.open_blocking(root, strategies__enabled=False) as memory:
+        first = memory.remember("Lunch is at noon.").memory["id"]
+        assert memory.log()
+        (note,) = root.rglob("memory-*.md")
+        note.write_text(note.read_text().replace("at noon", "at one"))
+        assert memory.memories.history(first)[-1].new == {"content": "Lunch is at one."}
+        memory.memories.edit(first, content="Lunch is at two.")
+        memory.memories.pin(first)
+    with cairn.open_blocking(root, strategies__enabled=False) as memory:
+        told = [(line.what, line.old, line.new) for line in memory.memories.history(first)]
+    assert [what for what, _, _ in told] == ["created", "edited in its file", "edited", "pinned"]
+    assert told[1][1:] == ({"content": "Lunch is at noon."}, {"content": "Lunch is at one."})
+    assert told[2][1:] == ({"content": "Lunch is at one."}, {"content": "Lunch is at two."})
+
+
 def test_forgetting_reaches_open_talk_facts_history_and_lancedb(tmp_path):
     """A canary said twice, once in talk not extracted yet, is in no byte afterwards, nor after the next flush."""
     canary, root = "cerulean31337", tmp_path / "root"

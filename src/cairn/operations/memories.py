@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from heapq import merge
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
 
 from cairn import governed
 from cairn.errors import Invalid, NotFound
+from cairn.governed.memories import HistoryLine
+from cairn.notes.format import parse_note
 from cairn.operations import rules
 from cairn.operations.answers import Answers
 from cairn.operations.fields import (
@@ -59,7 +62,7 @@ from cairn.types import Scope, Space, Verdict, split_public_id
 
 if TYPE_CHECKING:
     from cairn.governed.forget import Receipt
-    from cairn.governed.memories import HistoryLine
+    from cairn.governed.records import Record
     from cairn.governed.wanted import Beside
     from cairn.parts import Parts
     from cairn.retrieval.answers import SearchResult
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
 answers = Answers("memories")
 
 MAX_PAGE = 500
+_EDITS = 1000
 PLACE = ("scope", "owner", "app_id", "project_id")
 
 Vouched = Annotated[bool, Granted("promote")]
@@ -84,6 +88,11 @@ def _verdict(verdict: Verdict, _room: Room, _asked: Mapping[str, Any]) -> dict[s
 def _found(result: SearchResult, room: Room, asked: Mapping[str, Any]) -> dict[str, Any]:
     data = search_data(result, room, asked)
     return {name: data[name] for name in ("memories", "prompt", "freshness") if name in data}
+
+
+def _words(block: str) -> str:
+    entries = parse_note(block).entries
+    return entries[0].sections.get("Content", "") if entries else ""
 
 
 def _history(lines: Sequence[HistoryLine], _room: Room, _asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,11 +293,37 @@ class Single(Room):
         )
 
     @operation(
-        "GET /memories/{id}/history", answers.HistoryData, rules.one_memory(write=False), data=_history
+        "GET /memories/{id}/history",
+        answers.HistoryData,
+        rules.one_memory(write=False),
+        data=_history,
+        apart=True,
     )
     def history(self, memory_id: MemoryId, **at: Unpack[InScope]) -> Sequence[HistoryLine]:
-        """Everything on record about a memory, oldest first."""
-        return governed.corrections.history(self.parts.keeper, memory_named(self.parts, memory_id, at))
+        """Everything on record about a memory, oldest first, new words that its file got from an editor included."""
+        record = memory_named(self.parts, memory_id, at)
+        told = governed.corrections.history(self.parts.keeper, record)
+        return list(merge(told, self._edits(record, told), key=lambda line: line.at))
+
+    def _edits(self, record: Record, told: Sequence[HistoryLine]) -> Sequence[HistoryLine]:
+        """The changes of a memory's words that came by its file alone, oldest first."""
+        space, known = record.scope.space, {(line.new or {}).get("content") for line in told}
+        self.parts.observer.look_around(space)
+        travel = self.parts.observer.of(space)
+        changes = [
+            one
+            for one in travel.log(f"{record.locator.key}#{record.entry_id}", limit=_EDITS)
+            if one.cause == "edit"
+        ]
+        texts = travel.texts([one for change in changes for one in (change.before, change.after) if one])
+        lines = []
+        for change in reversed(changes):
+            old, new = (_words(texts.get(one or "", "")) for one in (change.before, change.after))
+            if old and new and old != new and new not in known:
+                lines.append(
+                    HistoryLine(change.at, "edited in its file", "", "", {"content": old}, {"content": new})
+                )
+        return lines
 
     @operation("GET /memories/{id}/why", answers.WhyData, rules.one_memory(write=False))
     def why(self, memory_id: MemoryId, **at: Unpack[InScope]) -> Sequence[str]:
