@@ -73,6 +73,8 @@ _PLAIN = 0.5
 _GRASPED, _UNSURE, _SURE = 0.02, 0.45, 0.65
 # Languages share words with the model's own ("table", "moment"); what lies near by them is half chance.
 _ANOTHER_LANGUAGE = 0.5
+# How far `anew_of` counts for a model without word pieces.
+_BY_VECTOR_ALONE = 0.5
 # So many who speak are told by their names; among more, a name is a word like others.
 _MOST_PEOPLE = 32
 _ARRAYS = {**ARRAYS, "memory": "memories", KNOWLEDGE: "knowledge"}
@@ -461,6 +463,10 @@ class Searcher:
             allowed = allowed & self._within_reach(corpus, request.limited_to)
         if request.unheard:
             allowed = allowed & ~_still_said_by(corpus, request.unheard)
+        # By one vector without word pieces more is near by chance.
+        anew = anew_of(rows) * (_BY_VECTOR_ALONE if plain is not None and pieces is None else 1.0)
+        if is_knowledge or question.is_named or not question.is_meant:
+            anew = 0.0
         # Documents are asked about nobody.
         ease = ease_of(rows, is_meant=question.is_meant)
         unheard = sum(term not in held for term in weights) / max(1, len(weights))
@@ -488,7 +494,7 @@ class Searcher:
             covered=corpus.folded(found.covered),
             late=np.zeros(len(corpus), np.float32),
             ease=max(0.0, ease) if is_knowledge else ease,
-            anew=0.0 if is_knowledge or question.is_named or not question.is_meant else anew_of(rows),
+            anew=anew,
             has_blanks=tongues.known()[asked.language].has_blanks,
             doubt=0.0 if is_knowledge or question.is_meant else doubt_of(rows, unheard),
             by_name=near_by_name * _only_named(found, weights, names)
