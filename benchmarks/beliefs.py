@@ -4,7 +4,8 @@
                   └> BM25 above 0, cosine above .3, same texts ┴─> precision, recall, exact sets, MRR, silence
 
 Of each answer it counts what is in it, not only what comes first: what an agent is given has to be right, and nothing where
-nothing answers. `--kinds` takes some of the memories, `--misses` prints what was answered wrongly.
+nothing answers. `--kinds` takes some of the memories, `--misses` prints what was answered wrongly, `--fitted` asks those that
+the gate was fitted on besides.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from cairn.index.postings import Postings, word_marks
 from cairn.language import words
 
 SETS = Path(__file__).parent / "_beliefs.toml"
+FITTED = Path(__file__).parent / "_beliefs_fitted.toml"
 NEAR = 0.3  # the cosine from which the plainest baseline takes an answer
 HOOK_TOKENS = 600
 MEASURES = ("precision", "recall", "exact", "MRR", "silent")
@@ -56,10 +58,10 @@ class Beliefs:
         return self.kind.replace(" ", "-")
 
 
-def load(kinds: Sequence[str] = ()) -> list[Beliefs]:
-    """The memories of `_beliefs.toml`, all or those of some kinds."""
+def load(kinds: Sequence[str] = (), sets: Path = SETS) -> list[Beliefs]:
+    """The memories of `_beliefs.toml`, or of another such file, all or those of some kinds."""
     found = []
-    for one in tomllib.loads(SETS.read_text("utf-8"))["memory"]:
+    for one in tomllib.loads(sets.read_text("utf-8"))["memory"]:
         pairs = [tuple(pair) for pair in (*one["superseded"], *one["against"])]
         found.append(
             Beliefs(
@@ -193,7 +195,7 @@ def measure(beliefs: Beliefs, asked: Asked, plain: Plain, *, misses: bool = Fals
             for _, right, shown in found
             if right[0] in former
         ]
-        out[name] = row | {"current_leads": statistics.fmean(leads)}
+        out[name] = row | {"current_leads": statistics.fmean(leads or [1.0])}
         if misses and name in {"search", "for_injection", "recall"}:
             for (text, right, shown), one in zip(found, scored, strict=True):
                 if one["exact"] < 1 and (name != "search" or one["MRR"] < 1):
@@ -201,7 +203,7 @@ def measure(beliefs: Beliefs, asked: Asked, plain: Plain, *, misses: bool = Fals
             for text, shown in nothing:
                 if shown and name != "search":
                     print(f"    {name}: {text!r} wants nothing: {' '.join(shown[:6])}")
-    out["contradictions_told"] = statistics.fmean(asked.told)
+    out["contradictions_told"] = statistics.fmean(asked.told or [1.0])
     return out
 
 
@@ -209,6 +211,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="benchmarks beliefs")
     parser.add_argument("--kinds", help="only these, divided by commas")
     parser.add_argument("--misses", action="store_true", help="print what was answered wrongly")
+    parser.add_argument(
+        "--fitted", action="store_true", help="ask the memories of _beliefs_fitted.toml instead"
+    )
     more = parser.parse_args(args.rest)
     table: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="cairn-beliefs-") as folder:
@@ -217,7 +222,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         if embedder is None:
             raise SystemExit("it needs the local model: run `cairn model install`")
         with Server.cairn(root) as server:
-            for beliefs in load(more.kinds.split(",") if more.kinds else ())[: 1 if args.quick else None]:
+            for beliefs in load(more.kinds.split(",") if more.kinds else (), FITTED if more.fitted else SETS)[
+                : 1 if args.quick else None
+            ]:
                 asked = Asked(server.client(), beliefs)
                 table[beliefs.kind] = measure(beliefs, asked, Plain(beliefs, embedder), misses=more.misses)
                 _tell(beliefs.kind, table[beliefs.kind])

@@ -2,10 +2,11 @@
 
 import pytest
 
+import cairn
 from cairn import config
 from cairn.engines import minilm
 from cairn.engines.embedders import MiniLM, _grasped
-from cairn.retrieval.fitting import anew_of, doubt_of, ease_of, fits_of
+from cairn.retrieval.fitting import anew_of, beside, doubt_of, ease_of, fits_of, fits_of_kept
 from cairn.retrieval.search import read_question
 from cairn.types import Scope, Space
 from tests.world import NOON, SearchWorld
@@ -125,12 +126,10 @@ def test_the_bar_falls_with_the_number_of_rows_and_no_lower_for_what_is_asked_al
 
 
 def test_what_was_said_is_believed_sooner_when_somebody_asks_about_themself():
-    """In a memory of some weeks, by meaning and by words; not what was kept on purpose, nor pairs of characters."""
-    covered, kept = np.array([0.3, 0.3], np.float32), np.array([0.0, 1.0], np.float32)
-    for near in (np.array([0.3, 0.3], np.float32), None):
-        said, meant = fits_of(near, covered, on_purpose=kept, anew=anew_of(40))
-        before, as_before = fits_of(near, covered, on_purpose=kept)
-        assert said > before and meant == as_before
+    """In a memory of some weeks, by meaning and by words; not pairs of characters."""
+    covered = np.array([0.3], np.float32)
+    for near in (np.array([0.3], np.float32), None):
+        assert fits_of(near, covered, anew=anew_of(40))[0] > fits_of(near, covered)[0]
     assert fits_of(None, covered, anew=anew_of(40), has_blanks=False)[0] == fits_of(None, covered)[0]
     assert anew_of(1) == anew_of(500) == 0
 
@@ -266,3 +265,40 @@ def test_without_trust_only_words_count():
     assert fits_of(near, covered, trust=0.0).tolist() == pytest.approx(fits_of(None, covered).tolist())
     assert fits_of(near, covered, trust=0.0)[0] < 0.2 < fits_of(near, covered, trust=0.0)[1]
     assert fits_of(near, covered, trust=1.0)[0] > 0.7
+
+
+def kept(*near, rows=40, **more):
+    """How surely governed memories of such cosines answer, where their pieces match accordingly."""
+    cosine = np.array(near, np.float32)
+    none = np.zeros(len(near), np.float32)
+    lacking = np.array(more.pop("lacking", [False] * len(near)))
+    return fits_of_kept(cosine, none, none, length=np.full(len(near), 12), rows=rows, lacking=lacking, **more)
+
+
+def test_a_governed_memory_answers_if_it_stands_out() -> None:
+    """The same nearness is enough where everything else is far, and not where others are as near or many are kept."""
+    alone, among = kept(0.32, 0.1, 0.05)[0], kept(0.32, 0.31, 0.3)[0]
+    assert alone > 0.35 > among
+    assert kept(0.32, 0.1, 0.05, rows=400)[0] < alone < kept(0.32, 0.1, 0.05, rows=4)[0]
+    assert kept(0.32, 0.1, 0.05, is_for_anyone=True)[0] < alone < kept(0.32, 0.1, 0.05, of_person=True)[0]
+    assert kept(0.32, 0.1, 0.05, lacking=[True, False, False])[0] < 0.35, "asked how many, it tells no number"
+    best, second, third = kept(0.6, 0.57, 0.2)
+    assert second > beside(float(best), 0.35) > third, "two that answer together are told together"
+    assert kept(0.7, rows=1)[0] > 0.9, "where only one is kept, it has to be near"
+    assert kept(0.05, rows=1)[0] < 0.1
+
+
+def test_a_governed_memory_without_a_vector_is_found_by_its_words(tmp_path) -> None:
+    """What was just kept answers by its words until its vector is there, and a name or number by itself at any time."""
+    with cairn.open_blocking(tmp_path, background=False) as memory:
+        for text in (
+            "The reconnect bug is HAL-881.",
+            "Stand-up is at 9:15.",
+            "Coffee is in the left drawer.",
+        ):
+            memory.remember(text)
+        for _ in range(2):
+            for query in ("HAL-881", "what is HAL-881?"):
+                [item] = memory.recall(query).items
+                assert "reconnect" in item.text
+            memory.sync()

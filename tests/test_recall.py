@@ -18,6 +18,7 @@ from cairn.errors import Invalid
 from cairn.memory import Memory
 from cairn.operations.recalling import prompt
 from cairn.project.git import space_of
+from cairn.projects import open_project
 from tests.waiting import LONG, until
 
 
@@ -52,6 +53,18 @@ def test_the_person_and_the_project_are_asked_at_once(memory: Memory, repository
     assert [item.kind for item in told.items][:1] == ["memory"]
     assert told.items[0].space == space and told.items[0].id in told.prompt
     assert "migration" not in memory.recall("what do deploys wait for").prompt
+
+
+def test_an_order_of_work_brings_of_the_record_what_is_about_it(memory: Memory, repository: Path) -> None:
+    """ "run the tests" is told how tests are run, not everything in which something ran and something was tested."""
+    project = open_project(repository)
+    project.init()
+    project.record("The nightly import runs on the old server, where tests of the parser fail now and then.")
+    project.record("`make check` runs the tests.")
+    told = [item.text for item in memory.recall("run the tests", folder=str(repository)).items]
+    assert len(told) == 1 and "make check" in told[0]
+    asked = memory.recall("where do tests of the parser fail?", folder=str(repository)).prompt
+    assert "old server" in asked
 
 
 def test_the_budget_decides_how_much_is_told(memory: Memory) -> None:

@@ -54,6 +54,7 @@ class Asking:
     when: re.Pattern[str]
     when_not: re.Pattern[str]
     how_many: re.Pattern[str]
+    who: re.Pattern[str]
     why: re.Pattern[str]
     several: re.Pattern[str]
     former: re.Pattern[str]
@@ -101,6 +102,10 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _WORD_OR_STOP = re.compile(r"\w+(?:['’-]\w+)*|[.!?:;\n•\"“„«(*#>-]")
 _TEXT_CHARS, _REMARK_CHARS, _LONGEST_CHANGE, _FEW_WORDS = 2000, 160, 500, 5
 _CLAUSE = re.compile(r"[^,;.!…。！、，；?？\n]+")
+# A word with a capital behind another, or one at the beginning that does something or is joined to another.
+_NAME = re.compile(
+    r"(?<=[\w,;:] )[A-ZÀ-ÞА-Я][\w’'-]+|(?:(?<=[.!?:] )|^)[A-ZÀ-ÞА-Я][\w’'-]+(?= (?:(?:is|was|has|and|or)\b|[a-z]+s\b))"
+)
 _CAPITAL = re.compile(r"(?<=[\w,;:] )[A-ZÀ-ÞА-Я][\w’'-]+")
 
 
@@ -112,6 +117,7 @@ class Asked:
         language: The code of the language it is in.
         wants_time: It asks for a time.
         wants_number: It asks for a number.
+        wants_name: It asks for a name, in a language that writes names with a capital.
         wants_reason: It asks why, or how something was mended.
         wants_several: It asks for a list: everything that fits, not the one thing.
         wants_former: It asks how something was before.
@@ -131,6 +137,7 @@ class Asked:
     language: str
     wants_time: bool
     wants_number: bool
+    wants_name: bool
     wants_reason: bool
     wants_several: bool
     wants_former: bool
@@ -204,6 +211,7 @@ def read(query: str) -> Asked:
         and not asking.when_not.search(said)
         and (when.start() <= _LEADING_CHARS or not tongue.has_blanks),
         wants_number=asking.how_many.search(said) is not None,
+        wants_name=asking.names_by_capital and asking.who.search(said) is not None,
         wants_reason=asking.why.search(said) is not None,
         wants_several=asking.several.search(said) is not None,
         wants_former=asking.former.search(said) is not None,
@@ -297,6 +305,16 @@ def names_as_written(query: str, terms: Iterable[str], texts: Iterable[str]) -> 
     close = [n for n in range(len(said)) if articles.intersection(said[max(0, n - 2) : n])]
     first -= {token for n in close for token in words.tokens(said[n])}
     return frozenset((first | inside) - small)
+
+
+def names_another(query: str, text: str) -> bool:
+    """Whether a text names somebody or something that a question for a name does not name itself, as capitals tell.
+
+    >>> names_another("Who is the mayor of Graz?", "We opened in Graz."), names_another("Who is in charge?", "Ask Ann.")
+    (False, True)
+    """
+    asked = frozenset(words.tokens(query))
+    return any(not asked.issuperset(words.tokens(found[0])) for found in _NAME.finditer(text[:_TEXT_CHARS]))
 
 
 def reason_given(text: str) -> int:

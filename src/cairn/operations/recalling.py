@@ -162,7 +162,10 @@ def recall(
     if project is not None and not filters:
         least = parts.settings.search.injection_min_score
         for item in _from_project(project, query, notes):
-            found.append(replace(item, score=max(least, fit_by_words(query, item.text, common["held"]))))
+            fit = fit_by_words(query, item.text, common["held"])
+            # An order of work asks for nothing: its words must be told of, not only stand there.
+            if fit >= least or not read.is_for_anyone:
+                found.append(replace(item, score=max(least, fit)))
     # That one memory keeps nothing of a time is no news where another does.
     told = _Told("" if open_talk else query)
     notes += labels or nothing

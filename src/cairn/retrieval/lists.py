@@ -18,7 +18,7 @@ from cairn.index.corpus import (
     AGENT_DOCUMENTS,
     ENDED,
     HIDDEN,
-    KIND_CODES,
+    NUMBERS,
     SKILL_FILE,
     Corpus,
     Row,
@@ -29,7 +29,16 @@ from cairn.language.sentences import PASSAGE_BYTES, passages
 from cairn.notes.format import list_items
 from cairn.retrieval import rank
 from cairn.retrieval.answers import SearchRequest
-from cairn.retrieval.fitting import beside, expired, falling, fits_of, moment_of, says_nothing, standing
+from cairn.retrieval.fitting import (
+    beside,
+    expired,
+    falling,
+    fits_of,
+    fits_of_kept,
+    moment_of,
+    says_nothing,
+    standing,
+)
 from cairn.seams.models import TokenVectors
 from cairn.types import Evidence, Hit, Scope
 
@@ -354,7 +363,7 @@ class ScopeQuestion:
             return tuple(hit for _, hit in self._hits(ranked[: self.count], parts))
         pool = [
             replace(one, share=one.share * worth, score=one.score * worth)
-            for one in self._ranked(at, scores, max(40, 8 * self.count))
+            for one in self._governed(at, scores, max(50, 8 * self.count + 10))
             for worth in [standing(one.row, self.now)]
         ]
         pool.sort(key=lambda one: -one.share)
@@ -383,27 +392,60 @@ class ScopeQuestion:
         usable = self.allowed[at] & (self.speaks[at] if touched is None else touched)
         if self.by_cosine is not None:
             scores = self.by_cosine[at]
-        # Only memories expire between being indexed and being asked for: a few more make up for those.
-        are_memories = bool((self.corpus.kind[at] == KIND_CODES["memory"]).any())
-        spare = count + 10 if are_memories else 0
-        ranked = rank.top(scores, count + spare, usable)
+        ranked = rank.top(scores, count, usable)
         if fits is None:
             self._look_closer(at[ranked])
         rows = self._rows(self.corpus.rowid[at[ranked]].tolist())
         fitting = fits(ranked) if fits is not None else self._fits(at[ranked])
         best = max(1e-6, float(scores[ranked[0]])) if len(ranked) else 1.0
-        # Each governed memory says one thing; the rest of an episode or a document may say another.
-        least = beside(float(fitting.max(initial=0.0)), self.least) if are_memories else self.least
         out = []
         for place, fit in zip(ranked.tolist(), fitting.tolist(), strict=True):
             row = rows.get(int(self.corpus.rowid[at[place]]))
-            if row is None or expired(row, self.now):
+            if row is None:
                 continue
-            if self.request.for_injection and (fit < least or says_nothing(row.text)):
+            if self.request.for_injection and (fit < self.least or says_nothing(row.text)):
                 continue
             share = max(0.05, float(scores[place]) / best)
             score = fit if self.by_cosine is None else min(1.0, max(0.0, float(scores[place])))
             out.append(_Ranked(int(at[place]), place, share, fit, score, row))
+        return out
+
+    def _governed(self, at: np.ndarray, scores: np.ndarray, count: int) -> list[_Ranked]:
+        """The best `count` of the governed memories at `at`, those that answer most surely first.
+
+        Each says one thing, so none is told into a prompt but those that answer about as surely as the best one.
+        """
+        import numpy as np
+
+        if self.idle:
+            return []
+        usable = self.allowed[at] & self.speaks[at]
+        ranked = rank.top(scores if self.by_cosine is None else self.by_cosine[at], count, usable)
+        rows = self._rows(self.corpus.rowid[at[ranked]].tolist())
+        # They may expire between being indexed and being asked for.
+        live = [
+            place
+            for place in ranked.tolist()
+            if (row := rows.get(int(self.corpus.rowid[at[place]]))) is not None and not expired(row, self.now)
+        ]
+        chosen = np.array(live, np.int64)
+        if not live:
+            return []
+        self._look_closer(at[chosen])
+        stand_for = self.corpus.standing_at(at[self.allowed[at]])
+        fits = self._fits_kept(
+            at[chosen], int(self.allowed[at].sum() if stand_for is None else stand_for.sum())
+        )
+        best = float(fits.max())
+        least = beside(best, self.least)
+        out = []
+        for place, fit in zip(live, fits.tolist(), strict=True):
+            row = rows[int(self.corpus.rowid[at[place]])]
+            if self.request.for_injection and (best < self.least or fit < least or says_nothing(row.text)):
+                continue
+            score = fit if self.by_cosine is None else min(1.0, max(0.0, float(self.by_cosine[at[place]])))
+            share = score / max(1e-6, best) if self.by_cosine is None else score
+            out.append(_Ranked(int(at[place]), place, max(0.05, share), fit, score, row))
         return out
 
     def _hits(self, ranked: Sequence[_Ranked], parts: Mapping[str, np.ndarray]) -> list[tuple[int, Hit]]:
@@ -441,22 +483,51 @@ class ScopeQuestion:
     def _fits(self, at: np.ndarray) -> np.ndarray:
         """How well the rows at `at` answer, in absolute terms: words covered and nearness, 0..1."""
         near = None if self.legs.cosine is None else self.legs.cosine[at]
+        how = self._how(at)
         return fits_of(
-            near,
+            near, self.covered[at], self.late[at], anew=self.anew, has_blanks=self.has_blanks, **how
+        )
+
+    def _how(self, at: np.ndarray) -> dict[str, Any]:
+        """What else counts in how well the rows at `at` answer."""
+        return {
+            "length": self.corpus.length[self.part[at]],
+            "words_asked": self.words_asked,
+            "trust": self.trust,
+            "is_named": self.question.is_named,
+            "is_for_anyone": self.question.is_for_anyone,
+            "ease": self.ease,
+            "doubt": self.doubt,
+            "by_name": None if self.by_name is None else self.by_name[at],
+        }
+
+    def _fits_kept(self, at: np.ndarray, kept: int) -> np.ndarray:
+        """How well the governed memories at `at` answer, the best of `kept`: by words alone where only these are known."""
+        import numpy as np
+
+        by_words = fits_of(None, self.covered[at], **self._how(at))
+        if self.legs.cosine is None:
+            return by_words
+        flags = self.corpus.flags[at]
+        lacking = self.question.wants_number & (flags & NUMBERS == 0)
+        read = asking.read(self.request.query)
+        if read.wants_name:
+            lacking = lacking | ~np.array(
+                [asking.names_another(self.request.query, one) for one in self._texts(at)], bool
+            )
+        near = fits_of_kept(
+            self.legs.cosine[at],
             self.covered[at],
             self.late[at],
+            rows=kept,
             length=self.corpus.length[self.part[at]],
-            words_asked=self.words_asked,
-            trust=self.trust,
-            is_named=self.question.is_named,
+            lacking=lacking,
             is_for_anyone=self.question.is_for_anyone,
-            ease=self.ease,
-            doubt=self.doubt,
+            of_person=self.scope.track == "user",
             by_name=None if self.by_name is None else self.by_name[at],
-            on_purpose=self.corpus.kind[at] == KIND_CODES["memory"],
-            anew=self.anew,
-            has_blanks=self.has_blanks,
         )
+        known = self.trust * self.corpus.has_vector[at]
+        return np.asarray(known * near + (1.0 - known) * by_words, np.float32)
 
     def _explained(
         self, position: int, parts: Mapping[str, np.ndarray], place: int, fitting: float
