@@ -124,6 +124,21 @@ def test_a_root_that_is_no_name_of_a_folder_is_named(home, root):
         load(root, environ=home)
 
 
+@pytest.mark.parametrize("command", [("add", "--session", "s", "hi"), ("timeline",), ("init",)])
+def test_a_root_of_bytes_that_are_no_text_is_refused_before_anything_is_kept(tmp_path, command):
+    """A path in another encoding, or one that a shell without UTF-8 hands over: named at once, nothing is made there."""
+    root = os.fsencode(tmp_path) + b"/k\xf6ln"
+    done = subprocess.run(
+        [sys.executable, "-m", "cairn.surfaces.cli", "--root", root, *command],
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (6, b"")
+    [line] = done.stderr.decode().splitlines()
+    assert "is no UTF-8 text" in line and "LC_ALL" in line
+    assert not os.path.exists(root)
+
+
 def test_unknown_environment_variables_are_named(home):
     """A misspelt CAIRN_ variable is an error, not silence."""
     with pytest.raises(Misconfigured, match="CAIRN_SERVER__PROT"):

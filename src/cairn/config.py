@@ -416,6 +416,12 @@ def _check(settings: Settings) -> None:
         check_choice(value_of(dotted), allowed, dotted, settings.origins.get(dotted, "default"))
     if not settings.memory.root.strip():
         raise wrong("memory.root", "memory.root is empty; name a folder.")
+    if str(settings.root) != str(settings.root).encode("utf-8", "replace").decode():
+        raise wrong(
+            "memory.root",
+            f"memory.root = {str(settings.root)!a:.200} is no UTF-8 text, which the index needs: choose another name, or, where "
+            "it is one, set a locale such as C.UTF-8 (LC_ALL).",
+        )
     if (port := settings.server.port) > 65535:
         raise wrong("server.port", f"server.port = {port} is not a port; use 0 to 65535.")
     for dotted in ("server.max_connections", "server.header_timeout_seconds"):
