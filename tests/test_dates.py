@@ -724,3 +724,59 @@ def test_a_present_of_a_deed_looks_ahead_and_a_past_of_the_same_form_back(text, 
 )
 def test_what_belongs_to_a_time_is_read_with_it(text, days):
     assert days_in(text, "2026-11-17") == days
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The forecast for Friday was bad.",
+        "He was nervous about Thursday.",
+        "We went shopping for the party on Saturday.",
+        "I looked at the schedule for Friday.",
+        "We talked about the trip in June.",
+        "He wanted to come on Friday.",
+        "They were expecting us on Friday.",
+        "I told him Friday.",
+        "The team that won plays again on Saturday.",
+        "The car we bought needs new tyres by Friday.",
+        "The party on Saturday got moved.",
+        "The concert on 5 June is sold out.",
+        "Ich habe mich auf Freitag gefreut.",
+        "Ich habe die Einladung für Samstag gelesen.",
+        "Wir wollten am Freitag kommen.",
+        "Tom hat mich gebeten, am Freitag zu kommen.",
+        "On m'a demandé de venir samedi.",
+        "On a acheté des fleurs pour samedi.",
+        "L'appartement qu'on a visité se libère en janvier.",
+        "Quería ir el viernes.",
+        "Compré flores para el sábado.",
+        "El piso que vimos queda libre en enero.",
+        "Меня попросили прийти в субботу.",
+        "結婚式の二日前に風邪を引いた。",
+        "婚礼的两天前我病了。",
+        "Завтра, завтра, не сегодня.",
+    ],
+)
+def test_a_past_that_does_not_govern_a_day_does_not_place_it(text):
+    """The day of what was wanted, asked for or looked forward to, of a thing, or behind a relative clause lies on either side."""
+    assert [one.words for one in dates.mentions(text, TUESDAY) if one.words != "сегодня"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("By Wednesday noon I need the signed PDF.", "2026-11-18"),
+        ("Fred needs the finished slides on Thursday.", "2026-11-19"),
+        ("The exam got moved to Friday.", "2026-11-20"),
+        ("I missed the meeting on Friday.", "2026-11-13"),
+        ("Exactly three weeks ago we met.", "2026-10-27"),
+        ("In genau einer Woche ist Abgabe.", "2026-11-24"),
+        ("Il y a exactement un mois, il est parti.", "2026-10-17"),
+        ("The lease ends on the last day of May.", "2027-05-31"),
+        ("We bought the flat in '97.", "1997-01-01..1997-12-31"),
+        ("The wedding is on 5 December and we arrive on the 3rd.", "2026-12-05 + 2026-12-03"),
+        ("The wedding is on 5 March and we arrive on the 3rd.", "2027-03-05"),
+    ],
+)
+def test_a_day_that_its_verb_or_its_words_place_stands(text, days):
+    assert days_in(text, "2026-11-17") == days

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -90,9 +90,13 @@ class Times:
             for begin, sentence, words, matches in self._sentences
             for one in _read(sentence, words, matches, today, lean)
         ]
-        # "I'm there from 5 to 30 October, my sister marries on the 17th": of which month is not said.
-        is_bare = lean == 0 and any(one.form is phrases.day_of_month for _, one in read)
-        is_bare = is_bare and any(_names_month(one.match) for _, one in read)
+        # "I'm there from 5 to 30 October, my sister marries on the 17th": of which month is said where both are one.
+        months = {
+            (one.days[0].year, one.days[0].month)
+            for _, one in read
+            if one.days and _holds(one.match, "month")
+        }
+        is_named = lean == 0 and any(_holds(one.match, "month") for _, one in read)
         return [
             TimeMention(
                 one.match.string[one.begin : one.stop],
@@ -103,8 +107,14 @@ class Times:
                 one.form is phrases.day_of_month,
             )
             for begin, one in read
-            if one.days is not None and not (is_bare and one.form is phrases.day_of_month)
+            if one.days is not None and not (is_named and _is_elsewhere(one, months))
         ]
+
+
+def _is_elsewhere(day: _Found, months: Collection[tuple[int, int]]) -> bool:
+    """Whether a bare day was taken for one of another month than the one that is named beside it."""
+    assert day.days is not None
+    return day.form is phrases.day_of_month and months != {(day.days[0].year, day.days[0].month)}
 
 
 def times_in(text: str) -> Times:
@@ -271,6 +281,10 @@ def _read(sentence: str, words: Words, matches: Sequence[_Match], today: date, l
         ):
             one.days = _confirmed(one, found)
     for left, right in itertools.pairwise(found):
+        if plain(left.match[0]) == plain(right.match[0]) and _BETWEEN.fullmatch(
+            sentence, left.stop, right.begin
+        ):
+            left.days = right.days = UNREAD  # "tomorrow, tomorrow, not today"
         if _is_beside(left, right, sentence):
             for one in (left, right):
                 one.days = UNREAD if one.form is phrases.weekday else one.days
@@ -356,7 +370,12 @@ def _is_beside(left: _Found, right: _Found, sentence: str) -> bool:
 def _settle(left: _Found, right: _Found, words: Words) -> None:
     """Two times that touch ("Friday a week ago", "Monday of last week") are one: read together, or not at all."""
     for day, week in ((left, right), (right, left)):
-        if day.form is phrases.weekday and week.form is phrases.fixed and week.days and _is_week(week.days):
+        if (
+            day.form is phrases.weekday
+            and week.form is phrases.fixed
+            and week.days
+            and phrases.is_week(week.days)
+        ):
             number = words.weekdays[plain(day.match["weekday"])]
             day.days = spans.one(week.days[0] + timedelta(days=number))
             return
@@ -368,7 +387,3 @@ def _settle(left: _Found, right: _Found, words: Words) -> None:
             return
     for one in pair:
         one.days = one.days if one.names_year else UNREAD
-
-
-def _is_week(days: Days) -> bool:
-    return spans.week_of(days[0]) == days

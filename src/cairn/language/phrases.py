@@ -21,6 +21,7 @@ from cairn.language.tongues import Tongue, choice, compiled
 # What is as near ahead as this is not left for a day of the year before, however plainly a past is told: the past may be
 # that of an arrangement.
 _SOON = 3  # days
+_FAR = 10  # years
 _YEAR = r"(?:1[89]|20|21)\d\d"
 _DAY = r"(?:0?[1-9]|[12]\d|3[01])"
 # A place that is found but not read (an ambiguous "next Friday") keeps its words from being read in part.
@@ -343,6 +344,32 @@ def _counted(match: re.Match[str], how: Reading, way: int) -> Days:
     )
 
 
+def _exact(way: int) -> Form:
+    """For "exactly three weeks ago": the day, not the week."""
+
+    def read(match: re.Match[str], how: Reading) -> Days | None:
+        unit, count = how.words.units[plain(match["unit"])], how.words.count(match["count"])
+        days = {"day": 1, "week": 7, "fortnight": 14}.get(unit)
+        if days:
+            return spans.one(how.today + timedelta(days=way * count * days))
+        months = {"month": 1, "year": 12}.get(unit)
+        return spans.one(spans.plus_months(how.today, way * count * months)) if months else UNREAD
+
+    return read
+
+
+def _last_day(match: re.Match[str], how: Reading) -> Days | None:
+    """For "the last day of June"."""
+    number = how.words.months[plain(match["month"])]
+    return _in_year(lambda year: spans.one(spans.month_of(date(year, number, 1))[1]), match, how)
+
+
+def _year_short(match: re.Match[str], how: Reading) -> Days | None:
+    """For "in '97": the century that is over, where ours has not come so far."""
+    year = int(match["short"])
+    return spans.year_of(1900 + year) if 2000 + year > how.today.year + _FAR else UNREAD
+
+
 def _within(match: re.Match[str], how: Reading) -> Days | None:
     # "in two weeks" looks ahead; "in a day", "in 3 years" are mostly spans, so the sentence must look ahead.
     return _hence(match, how) if how.way > 0 else None
@@ -572,7 +599,13 @@ def holiday(match: re.Match[str], how: Reading, which: int | None = None) -> Day
 
 def _nth_week(match: re.Match[str], how: Reading) -> Days | None:
     month, nth = how.words.months[plain(match["month"])], how.words.ordinals[plain(match["nth"])]
-    return _in_year(lambda year: spans.nth_week(spans.month_of(date(year, month, 1)), nth), match, how)
+    week = _in_year(lambda year: spans.nth_week(spans.month_of(date(year, month, 1)), nth), match, how)
+    # From the 1st to the 7th, or the first one from a Monday to a Sunday: one reading where a month begins on a Monday.
+    return week if week is None or how.lean or is_week(week) else UNREAD
+
+
+def is_week(days: Days) -> bool:
+    return spans.week_of(days[0]) == days
 
 
 def _week_around(match: re.Match[str], how: Reading) -> Days | None:
@@ -746,6 +779,10 @@ _FORMS: Mapping[str, tuple[Form, bool]] = {
     "ago": (_ago, False),
     "hence": (_hence, False),
     "within": (_within, False),
+    "exact_ago": (_exact(-1), False),
+    "exact_hence": (_exact(1), False),
+    "last_day": (_last_day, False),
+    "year_short": (_year_short, False),
     "past_span": (_past_span, False),
     "weekend": (_weekend_bare, False),
     "weekday": (weekday, False),

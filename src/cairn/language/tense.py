@@ -47,7 +47,8 @@ class Tense:
 
     What was arranged ("booked", "promised") may lie on either side of the day that is named with it, so such a
     clause is read only where a target stands before the day ("for", "by"). What was told or thought, and a day that
-    belongs to a thing ("tickets for the concert on 8 May"), says nothing by the tense of the verb before it.
+    belongs to a thing ("tickets for the concert on 8 May"), says nothing by the tense of the verb before it: nor does a
+    day that another preposition leads to ("nervous about Friday"), which is not when that was.
     """
 
     clause: re.Pattern[str]
@@ -60,6 +61,7 @@ class Tense:
     once: re.Pattern[str]
     told: re.Pattern[str]
     of_thing: re.Pattern[str]
+    of_event: re.Pattern[str]
     neutral: re.Pattern[str]
     arranged: re.Pattern[str]
     shifted: re.Pattern[str]
@@ -67,6 +69,7 @@ class Tense:
     target: Lead
     since: Lead
     until: Lead
+    other: Lead
 
     def side(self, sentence: str, begin: int, stop: int) -> Side:
         """Which way the clause around a mention looks, or the one beside it where that does not say."""
@@ -91,7 +94,8 @@ class Tense:
                     own = f"{sentence[pieces[here][0] : begin]} {sentence[stop : pieces[here][1]]}".split()
                     is_borrowed = reach != here and len(own) > _WITHOUT_VERB
                     # "We've had a permit until March": what began then may hold still.
-                    return OPEN if answer.way < 0 and (is_borrowed or is_open) else answer
+                    is_ungoverned = is_borrowed or is_open or self.other.leads(sentence, begin)
+                    return OPEN if answer.way < 0 and is_ungoverned else answer
         return Side(0, is_present=self.present.search(sentence, start, end) is not None)
 
     def moves(self, sentence: str, begin: int, stop: int) -> bool:
@@ -124,7 +128,7 @@ class Tense:
             return Side(1) if future and is_sure else OPEN
         if past and future:
             return OPEN
-        if past and not lived and self.of_thing.search(marked):
+        if past and (self.of_event.search(marked) or (not lived and self.of_thing.search(marked))):
             return OPEN
         return Side(-1, lived) if past else Side(1, is_sure)
 
@@ -156,6 +160,7 @@ def tense_of(tongue: Tongue) -> Tense:
         "once",
         "told",
         "of_thing",
+        "of_event",
         "neutral",
         "arranged",
         "shifted",
@@ -166,5 +171,6 @@ def tense_of(tongue: Tongue) -> Tense:
         target=Lead(table.get("target", ())),
         since=Lead(table.get("since", ())),
         until=Lead(table.get("until", ())),
+        other=Lead(table.get("other", ())),
         **patterns,
     )
