@@ -317,7 +317,7 @@ def test_the_warm_process_ends_when_what_it_was_opened_with_is_another(
     if what == "settings":
         (root / "cairn.toml").write_text('[memory]\nperson = "ann"\n')
     else:
-        folder = config.models_dir() / minilm.FOLDERS[0]
+        folder = config.models_dir() / minilm.FOLDER
         folder.mkdir(parents=True)
         for name in (minilm.GRAPH, minilm.TOKENIZER):
             (folder / name).write_text("")

@@ -64,7 +64,7 @@ BAD = {
     "a million messages": _add(messages=[None] * 1_000_000),
     "message a text": _add(messages=["hello"]),
     "batch a list": _add(batch=["b"]),
-    "key a number": _add(key=7),
+    "key a number": _add(key_hash=7),
     "mode an object": _add(mode={}),
     "for a text": _add(**{"for": "eve"}),
     "timestamp a text": _with(timestamp="2026-05-28T12:00:00"),

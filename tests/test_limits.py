@@ -21,7 +21,7 @@ from cairn.aio import AsyncMemory
 from cairn.config import load
 from cairn.engines.database import Database
 from cairn.operations.table import operations_of
-from cairn.retrieval import indexer
+from cairn.retrieval import waits
 from cairn.seams import Locator
 from tests.waiting import LONG, at_rest, until
 
@@ -192,8 +192,8 @@ with cairn.open_blocking(sys.argv[1], embedding__provider="none") as memory:
 
 def test_a_rebuild_beside_a_stopped_process_says_so(tmp_path, monkeypatch):
     """The holder of the index's lease is stopped: a rebuild ends with a sentence that says what to do."""
-    monkeypatch.setattr(indexer, "_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(indexer, "_STALLED_SECONDS", 0.3)
+    monkeypatch.setattr(waits, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(waits, "_STALLED_SECONDS", 0.3)
     holder = subprocess.Popen(
         [sys.executable, "-c", STOPPED, str(tmp_path)],
         stdin=subprocess.PIPE,
