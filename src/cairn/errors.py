@@ -10,6 +10,7 @@
     │   └── NotOffered                       something this server was not set up for
     ├── Unavailable                          an engine or service cannot answer now; trying again is sensible
     │   └── StorageFailed   (OSError)        the disk refused: full, read-only, broken
+    │       └── RootGone                     the folder of an open memory is gone, or another is in its place
     └── Misconfigured   (RuntimeError)       a setting is missing, unknown or at odds with another
         └── StorageSelectionError            the configured backend cannot be had
             └── CapabilityMismatchError      it can be had, but lacks what was required
@@ -70,6 +71,10 @@ class Unavailable(CairnError):
 
 class StorageFailed(Unavailable, OSError):
     """The disk refused a write or a read (full, read-only, broken). The old state is intact."""
+
+
+class RootGone(StorageFailed):
+    """The folder of an open memory is gone, or another is in its place: nothing can be said of what it holds."""
 
 
 class Misconfigured(CairnError, RuntimeError):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
+import cairn
+from cairn import errors
 from cairn.surfaces.cli import main
 from tests.crash.test_full_disk import fill, message, small_disk
 from tests.surfaces.served import free_port, serving
@@ -202,9 +205,11 @@ def test_a_folder_that_is_no_longer_there_takes_nothing_in(tmp_path):
         for name, body in (
             ("memory/add", more), ("memory/flush", {"session_id": "s"}), ("memory/search", question),
             ("memories", {"content": "We deploy with make ship."}),
+            ("memory/get", {"memory_type": "episode", "user_id": "ana"}), ("recall", {"query": "zqaaaaaa", "user_id": "ana"}),
+            ("person/forget", {"user_id": "ana"}),
         ):  # fmt: skip
             status, answer = server.post(name, body)
-            assert status == 503, name
+            assert status == 503, (name, answer)
             assert "moved, removed, or its disk is not mounted" in answer["error"]["message"]
         status, health = server.call("GET", "/health")
         assert (status, health["status"]) == (200, "degraded")
@@ -237,3 +242,23 @@ def test_a_root_that_cannot_be_is_named_with_its_path_and_a_way_out(tmp_path, ca
         assert str(root) in line
         assert says in line
         assert "--root or CAIRN_MEMORY__ROOT" in line
+
+
+def test_in_the_place_of_a_root_that_is_gone_no_token_is_made(tmp_path):
+    """A token that is made for a memory lies with it: none is given out that would be gone once the disk is back."""
+    root, away = tmp_path / "root", tmp_path / "away"
+    with cairn.open_blocking(root) as memory:
+        memory.add_token("laptop")
+        root.rename(away)
+        root.mkdir()
+        for call in (
+            partial(memory.add_token, "phone"),
+            partial(memory.revoke_token, "laptop"),
+            memory.tokens,
+        ):
+            with pytest.raises(errors.RootGone, match="put it back where it was"):
+                call()
+        assert not (root / ".server").exists()
+        root.rename(tmp_path / "husk")
+        away.rename(root)
+        assert [one["name"] for one in memory.tokens()] == ["laptop"]

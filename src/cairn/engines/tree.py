@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import lru_cache
 
 from cairn.engines.refusals import folder_at, nothing_at
-from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, StorageFailed
+from cairn.errors import CairnError, Invalid, InvalidLocatorError, NotFound, RootGone, StorageFailed
 from cairn.seams import Locator, checked_new_name
 from cairn.seams.storage import MAX_SEGMENT_BYTES
 
@@ -253,7 +253,7 @@ class Tree:
     def _refuse_another(self, fd: int | None) -> None:
         """Refuse what lies in the place of the root, which is open at `fd`, where it is not the root that is kept."""
         if self._kept is not None and (fd is None or _identity(fd) != self._kept):
-            raise StorageFailed(f"the root: {LOST}.", key="", trouble="ENOENT")
+            raise RootGone(f"the root: {LOST}.", key="", trouble="ENOENT")
 
     def _make_root(self) -> None:
         os.makedirs(self.path, mode=0o700, exist_ok=True)

@@ -105,6 +105,8 @@ class Access(Room):
         return [_call(line) for line in islice(found, limit)]
 
     def _token_file(self) -> TokenFile:
+        # What is written in the place of a root that is gone goes with it.
+        self.parts.storage.info(self.parts.root.root)
         return self.parts.token_file()
 
     def _audit_log(self) -> AuditLog:

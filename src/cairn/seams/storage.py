@@ -28,6 +28,7 @@ from cairn.errors import (
     Misconfigured,
     NotFound,
     ProtocolError,
+    RootGone,
 )
 from cairn.types import is_device_name
 
@@ -713,10 +714,13 @@ class DerivedMaintenance(ABC):
 def children(storage: StorageBackend, at: Locator) -> list[Locator]:
     """What lies in a folder; none of it where a link, a file or a folder that cannot be read stands there.
 
-    For whoever looks through everybody's folders: what is wrong with one costs that one alone, and `doctor` names it.
+    For whoever looks through everybody's folders: what is wrong with one costs that one alone, and `doctor` names it. That
+    the root itself is gone is raised: nobody has nothing because of that.
     """
     try:
         return storage.list(at)
+    except RootGone:
+        raise
     except CairnError as error:
         _pass_over(at, error)
         return []
@@ -747,10 +751,12 @@ def iterate_files(
     """Every file below `at`, depth first, by key order; works on any backend.
 
     What goes away between being listed and being looked at is not there. A folder that cannot be read ends the
-    walk with its error; with `passed_over`, that is told of it and the walk goes on beside it.
+    walk with its error; with `passed_over`, that is told of it and the walk goes on beside it, unless the root is gone.
     """
     try:
         children = storage.list(at)
+    except RootGone:
+        raise
     except CairnError as error:
         if passed_over is None:
             raise
@@ -761,6 +767,8 @@ def iterate_files(
             is_dir = storage.info(child).is_dir
         except NotFound:
             continue
+        except RootGone:
+            raise
         except CairnError as error:
             if passed_over is None:
                 raise
