@@ -77,6 +77,7 @@ class _Rules:
     partly: re.Pattern[str]
     purpose: re.Pattern[str]
     kept: re.Pattern[str]
+    nothing: re.Pattern[str]
     little: frozenset[str]
     articles: frozenset[str]
     object_ends: re.Pattern[str]
@@ -161,13 +162,7 @@ def _traits_of(sentence: str, *, to_agent: bool, is_respelt: bool = False) -> tu
             if (
                 rule.category == INSTRUCTION
                 and match is not None
-                and wishes.demanded(sentence, start, tongue)
-            ):
-                continue  # "write a function that never ..."
-            if (
-                rule.category == INSTRUCTION
-                and match is not None
-                and not rule.pattern.match(_unquoted(whole))
+                and not _orders(sentence, start, whole, rule, tongue)
             ):
                 continue
             if match is not None and rule.category == "Preference" and not rule.ends:
@@ -187,7 +182,7 @@ def _traits_of(sentence: str, *, to_agent: bool, is_respelt: bool = False) -> tu
     if asked and to_agent and not any(trait.begin == asked.end() for trait in found):
         # What someone asks to have remembered is worth it, whatever it is about.
         rest = sentence[asked.end() :].rstrip(" .!…,;。！")
-        if 0 < len(rest) <= _LONGEST and not rest.endswith(("?", "？")):
+        if 0 < len(rest) <= _LONGEST and not rest.endswith(("?", "？")) and not known.nothing.fullmatch(rest):
             return (Trait(INSTRUCTION, "", asked.end(), asked.end() + len(rest), said=_stems(rest, known)),)
     if is_order and (kept_in_mind := known.kept.search(sentence)) and kept_in_mind.start() > _FEW:
         # "We use pnpm here, keep that in mind": what stands before it is to be remembered.
@@ -222,6 +217,13 @@ def _traits_of(sentence: str, *, to_agent: bool, is_respelt: bool = False) -> tu
                 found.append(Trait(INSTRUCTION, "", start, start + len(rest), said=_all_stems(rest, known)))
                 break
     return tuple(found)
+
+
+def _orders(sentence: str, start: int, said: str, rule: _Rule, tongue: Tongue) -> bool:
+    """Whether what a rule calls an order is one that stands, and its speaker's own."""
+    if wishes.demanded(sentence, start, tongue) or wishes.for_once(sentence, start, tongue):
+        return False  # "write a function that never ...", "answer this one in German"
+    return rule.pattern.match(_unquoted(said)) is not None
 
 
 def _told_of_change(sentence: str, known: _Rules) -> list[Trait]:

@@ -10,6 +10,7 @@ The table `wishes` of each language lists classes of words; the code here puts t
 - A taste is a feeling of the speaker (`likes`, `dislikes`) with anything beside it to feel so about, not in the `past`.
 - A habit is what the speaker does now (`practice`) and what says of it that it `recurs` ("most evenings I read"), or
   what people do in their days (`daily`: "I bake").
+- What is asked for `once` ("for this answer", "just this time") is done then and orders nothing.
 - What is `announced` of a third thing ("from now on the library closes at six") is no order.
 - What points at something before the speakers, or at a time ("this", "the second draft", "tomorrow"), is neither.
 """
@@ -38,7 +39,7 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 # How the words of a class are looked for: anywhere, or as a list of words; all others where a clause opens.
 _WITHIN = (
     *("lasting", "finite", "count", "piece", "here", "part", "past", "likes", "dislikes", "standing"),
-    *("practice", "recurs"),
+    *("practice", "recurs", "once"),
 )
 _LISTED = ("things", "topics", "ways")
 
@@ -59,6 +60,7 @@ class _Classes:
     may: re.Pattern[str]
     habit: re.Pattern[str]
     lasting: re.Pattern[str]
+    once: re.Pattern[str]
     things: re.Pattern[str]
     topics: re.Pattern[str]
     ways: re.Pattern[str]
@@ -155,7 +157,7 @@ def ordered(sentence: str, tongue: Tongue) -> bool:
     known, sentence = _classes_of(tongue), sentence.lstrip("¿¡ ")
     if known.tells(sentence) or known.wonders.match(sentence) or is_of_a_part(sentence, tongue):
         return False
-    if _is_titled(sentence, known):
+    if _is_titled(sentence, known) or for_once(sentence, 0, tongue):
         return False
     if asked_once(sentence, tongue) and (_HANDED.search(sentence) or _BLANKED in sentence):
         return False  # "translate in a formal tone: ..."
@@ -273,6 +275,16 @@ def asked_once(sentence: str, tongue: Tongue) -> bool:
     known = _classes_of(tongue)
     opens = known.polite.match(sentence)
     return known.task.match(sentence, opens.end() if opens else 0) is not None
+
+
+def for_once(sentence: str, start: int, tongue: Tongue) -> bool:
+    """Whether what stands at `start` is asked for on one occasion: "just this once, answer in German".
+
+    "This one in German, but from now on always in English": what lasts behind it is another order.
+    """
+    known = _classes_of(tongue)
+    found = known.once.search(sentence)
+    return found is not None and not (found.end() <= start and known.lasting.search(sentence[start:]))
 
 
 def felt(sentence: str, tongue: Tongue) -> tuple[Feeling, str] | None:
