@@ -196,6 +196,22 @@ def test_a_hook_is_switched_off_by_the_environment_and_by_a_repository(root: Pat
     assert not spool.folder(root).exists()
 
 
+def test_a_damaged_git_file_costs_no_prompt(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut leaves zeros where a further work tree names its repository: what is said there is kept."""
+    monkeypatch.setattr(hook, "start_warm", lambda _root: None)
+    (tmp_path / ".git").write_bytes(bytes(64))
+    said = {
+        "hook_event_name": "UserPromptSubmit",
+        "session_id": "s",
+        "cwd": str(tmp_path),
+        "prompt": "The heron.",
+    }
+    assert hook.main(["--root", str(root)], json.dumps(said).encode()) == 0
+    assert [event.get("prompt") for _, event in spool.kept(root)] == ["The heron."]
+
+
 def test_a_root_that_a_hook_makes_is_its_owners_alone(root: Path) -> None:
     """An agent's first prompt may come before `cairn init`: nobody else may read what is kept from it."""
     before = os.umask(0o022)

@@ -169,7 +169,9 @@ def _main_tree(place: Path) -> list[Path]:
     link = next((one for parent in (place, *place.parents) if (one := parent / ".git").exists()), None)
     if link is None or not link.is_file():
         return []
-    words = os.fsdecode(link.read_bytes()).removeprefix("gitdir:").strip()
-    own = (link.parent / words).resolve()
+    try:
+        own = (link.parent / os.fsdecode(link.read_bytes()).removeprefix("gitdir:").strip()).resolve()
+    except (OSError, ValueError):  # closed to us, or damaged: it names no other tree, and costs no turn
+        return []
     common = own.parent.parent
     return [common.parent] if own.parent.name == "worktrees" and common.name == ".git" else []
