@@ -19,7 +19,9 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*(?:-[^\W_]+)*|\s+|.", re.DOTALL)
 _IDENTIFIER = re.compile(r"[a-z][A-Z]|\w[_/]\w|\w\.\w|`")
 _CAPITAL = re.compile(r"(?<=[\w,;] )[A-ZÀ-ÞА-Я][\w’'-]+")
 _MARKED = re.compile(
-    r"([一-龯々]+|[ァ-ヶー]{2,}|[A-Za-z\d]+[年月日歳人]?|子ども|うち)(?=[がはをにでともへの]|から|まで|して(?:い)?(?:ます|る))"
+    # Each run is tried from its beginning alone: from each of its places it took the square of a long one.
+    r"((?<![一-龯々])[一-龯々]+|(?<![ァ-ヶー])[ァ-ヶー]{2,}|(?<![A-Za-z\d])[A-Za-z\d]+[年月日歳人]?|子ども|うち)"
+    r"(?=[がはをにでともへの]|から|まで|して(?:い)?(?:ます|る))"
 )
 _OPENING = re.compile(r"^|[,;，、；] ?")
 _LATIN = re.compile(r"[A-Za-z\d]")
