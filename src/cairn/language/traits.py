@@ -89,6 +89,7 @@ class _Rules:
     changes: re.Pattern[str]
     at: re.Pattern[str]
     day: re.Pattern[str]
+    dated: re.Pattern[str]
     month: re.Pattern[str]
     joints: frozenset[str]
     numbers: Mapping[str, int]
@@ -466,7 +467,8 @@ def _framed(said: str) -> Trait | None:
     """
     known = _rules_of(tongues.spoken_in(said))
     plain = _replaced(said.rstrip(" .!…。！"), known.retold)
-    match = known.frame.match(plain)
+    led = known.now.match(plain)  # "Ahora mi médico es ..."
+    match = known.frame.match(plain) or (led and known.frame.match(plain[led.end() :].lstrip(" ,，、")))
     is_own = known.oneself.pattern != "" and known.oneself.match(plain) is not None
     is_new = known.now.search(plain) is not None
     if len(plain) > _LONGEST or known.doubt.search(plain) or not (match or is_own):
@@ -481,7 +483,7 @@ def _framed(said: str) -> Trait | None:
     subject = " ".join(sorted(words.stem(w) for w in named))
     first, *rest = [*itertools.dropwhile(lambda w: w.casefold() in known.articles, value.split()), ""]
     is_name = first[:1].isupper() and not known.month.match(first)
-    if known.day.search(value):
+    if known.day.search(value) or known.dated.search(value):
         shape = _DAY
     elif any(map(str.isdigit, value)) and not is_name:
         counted = (w for w in re.findall(r"[^\W\d]+", value) if len(w) > 2 and not w[0].isupper())
@@ -530,7 +532,11 @@ def _rules_of(tongue: Tongue) -> _Rules:
         (name, at) for key in ("numbers", "ordinals") for at, name in enumerate(calendar.get(key, ()), 1)
     ]
     found["numbers"] = {one: at for names, at in counted for one in names.split("/")}
-    found["month"] = compiled(rf"{tongues.choice('/'.join(calendar.get('months', ())).split('/'))}(?!\w)")
+    months = tongues.choice("/".join(calendar.get("months", ())).split("/"))
+    found["month"] = compiled(rf"{months}(?!\w)")
+    # "23rd of June", "9. Februar", "20 de junio", "June 23": a day of a month, however it is joined.
+    day_of = rf"\d{{1,2}}[^\d\s]{{0,2}}( \w{{1,2}})? ?{months}(?!\w)|(?<!\w){months} \d{{1,2}}(?!\d)|\d{{1,2}}\.\d{{1,2}}\.(?!\d)"
+    found["dated"] = compiled([*([table["dated"]] if "dated" in table else []), day_of])
     names = [n for n in "/".join(calendar.get("weekdays", ())).split("/") if len(n) > 1]
     found["day"] = tongues.compiled([rf"{tongues.choice(names)}s?"] if names else [], tongue)
     if "day" in table:
