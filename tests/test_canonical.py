@@ -40,6 +40,7 @@ def test_numbers_that_are_none_are_refused_where_asked():
 _OWN = {
     "engines/jobs.py", "engines/postgres_jobs.py", "engines/rows.py", "engines/shared_tables.py",
     "operations/lookup.py", "talk/merging.py", "adapters/langchain.py", "adapters/langgraph.py", "canonical.py",
+    "shipped.py",
 }  # fmt: skip
 
 
