@@ -238,3 +238,57 @@ def test_bad_questions_are_refused_by_name(memory: Memory) -> None:
     with pytest.raises(Invalid):
         memory.recall("x", user_id="../../etc")
     assert memory.recall("x", folder="/no/such/folder").prompt == ""
+
+
+NUMBERS = [
+    (
+        "My fee is 60 an hour, paid within two weeks.",
+        "Putting my fee up to 75 from May, all clients know.",
+        "What fee do I charge?",
+        "75",
+    ),
+    (
+        "Unser Beitrag ist 20 Euro, zahlbar im Januar.",
+        "Unser Beitrag steigt auf 26 ab Juli, so der Vorstand.",
+        "Wie hoch ist unser Beitrag?",
+        "26",
+    ),
+    (
+        "El torneo es el 3 de mayo, en Vigo.",
+        "cambio: llueve mucho, pasamos el torneo al 17 de mayo.",
+        "¿Cuándo es el torneo?",
+        "17 de mayo",
+    ),
+    (
+        "Notre loyer est 800 euros, charges comprises.",
+        "Notre loyer passe à 850 en mars, hélas pour nous.",
+        "Combien coûte notre loyer ?",
+        "850",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "question", "told"), NUMBERS)
+def test_the_newest_number_of_a_thing_is_told_first(
+    memory: Memory, old: str, new: str, question: str, told: str
+) -> None:
+    """A price, a date that were given another value later: the later leads, and the earlier is told behind it."""
+    for number, text in enumerate((old, new)):
+        at = int(datetime(2026, 2 + number, 3, 9, tzinfo=UTC).timestamp() * 1000)
+        memory.add(f"n{number}", [{"sender_id": "me", "role": "user", "timestamp": at, "content": text}])
+        memory.flush(f"n{number}")
+    first, *rest = memory.recall(question).items
+    assert told in first.text
+    assert any(old.split(",")[0] in one.text for one in rest)
+
+
+def test_another_thing_s_number_leads_nothing(memory: Memory) -> None:
+    """A rent is no fee, however new it is."""
+    for number, text in enumerate(
+        ("My fee is 60 an hour.", "My rent went up to 900.", "My fee went up to 75.")
+    ):
+        at = int(datetime(2026, 2 + number, 3, 9, tzinfo=UTC).timestamp() * 1000)
+        memory.add(f"n{number}", [{"sender_id": "me", "role": "user", "timestamp": at, "content": text}])
+        memory.flush(f"n{number}")
+    assert "75" in memory.recall("What is my fee?").items[0].text
+    assert "900" in memory.recall("What is my rent?").items[0].text

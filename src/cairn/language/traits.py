@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from cairn.budget import kept
-from cairn.language import dates, tongues, wishes, words
+from cairn.language import dates, sentences, tongues, wishes, words
 from cairn.language.tongues import Tongue
 
 INSTRUCTION = "Instruction"
@@ -364,6 +364,37 @@ def replaces(later: Trait, earlier: Trait) -> bool:
     return not _agree(later.value, earlier.value)
 
 
+Quantity = tuple[str, str, frozenset[str]]
+"""A thing, the unit ("" where none is named) and the number or day that it is given."""
+
+
+def differ(one: Sequence[Quantity], other: Sequence[Quantity]) -> bool:
+    """Whether one thing has two numbers, or two days, in what two texts tell.
+
+    >>> differ(quantities("My rate is 85 an hour."), quantities("My rate went up to 95.")), differ(quantities("My rate is 85."), quantities("My rent is 95."))
+    (True, False)
+    """
+    return any(
+        of == also and not _agree(value, also_value) and (unit == also_unit or not (unit and also_unit))
+        for of, unit, value in one
+        for also, also_unit, also_value in other
+    )
+
+
+def quantities(text: str) -> list[Quantity]:
+    """Of each thing whose number or day a text tells: the thing, the unit ("" where none is named) and the value."""
+    found = []
+    for sentence in sentences.split(text) if _DIGIT.search(text) else ():
+        clauses = dict.fromkeys([sentence, *_CLAUSE.split(sentence)])
+        for trait in filter(None, map(_framed, (one.strip() for one in clauses if _DIGIT.search(one)))):
+            of, _, unit = trait.slot.removeprefix(_FRAME).rpartition(f" {_NUMBER}")
+            if of:
+                found.append((of, unit.strip(), trait.value))
+            elif trait.slot.endswith(f" {_DAY}"):
+                found.append((trait.slot.removeprefix(_FRAME).removesuffix(f" {_DAY}"), _DAY, trait.value))
+    return found
+
+
 def _is_many(slot: str) -> bool:
     """Whether what says no word of a change may stand beside another value: "Freund" is a friend, too."""
     return slot.startswith(_FRAME) or slot == _PARTNER
@@ -487,7 +518,7 @@ def _framed(said: str) -> Trait | None:
         shape = _DAY
     elif any(map(str.isdigit, value)) and not is_name:
         counted = (w for w in re.findall(r"[^\W\d]+", value) if len(w) > 2 and not w[0].isupper())
-        shape = "# " + " ".join(sorted(words.stem(w) for w in counted))
+        shape = f"{_NUMBER} " + " ".join(sorted(words.stem(w) for w in counted))
     elif is_name:
         shape = _NAMED
     else:
@@ -500,7 +531,8 @@ def _framed(said: str) -> Trait | None:
 
 
 _PREPOSITION = 3
-_NAMED, _DAY = "Name", "day"
+_NAMED, _DAY, _NUMBER = "Name", "day", "#"
+_DIGIT = re.compile(r"\d")
 
 
 def _starts(sentence: str, known: _Rules, first: int) -> Iterator[int]:

@@ -12,6 +12,7 @@ search as such lines.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import sys
@@ -25,7 +26,7 @@ from cairn.errors import CairnError
 from cairn.governed.framing import frame
 from cairn.governed.records import UNTRUSTED
 from cairn.index.corpus import KNOWLEDGE, knowledge_scope
-from cairn.language import asking, dates, sentences
+from cairn.language import asking, dates, sentences, traits
 from cairn.notes.format import list_items
 from cairn.operations.library import at_home
 from cairn.retrieval.answers import (
@@ -60,6 +61,7 @@ _SMALLEST_PIECE = 24  # tokens; less of a text than that says nothing
 _TURN = re.compile(r"\n(?=\[…\]\n)|\n\n")
 # As days are put behind the words that meant them: "(7 May 2023)", "[yesterday: 7 May 2023]".
 _DATE = re.compile(r" \((?:[^()]*\b)?\d{4}\)| \[[^][]+: [^][]*\b\d{4}\]")
+_SAID = frozenset({"message", "episode"})
 _ENDS = ".…!。！"
 
 
@@ -166,6 +168,8 @@ def recall(
             # An order of work asks for nothing: its words must be told of, not only stand there.
             if fit >= least or not read.is_for_anyone:
                 found.append(replace(item, score=max(least, fit)))
+    if not (read.wants_former or filters or dates.looks_back(query)):
+        found = _newest_number_first(found)
     # That one memory keeps nothing of a time is no news where another does.
     told = _Told("" if open_talk else query)
     notes += labels or nothing
@@ -299,6 +303,26 @@ def _what_is_so_now(parts: Parts, scope: Scope, result: SearchResult) -> Iterato
         )
 
 
+def _newest_number_first(found: Sequence[RecalledItem]) -> list[RecalledItem]:
+    """What gives a thing another number or day than an older item of the answer stands right before it."""
+    said = sorted((one for one in found if one.at is not None and one.kind in _SAID), key=_when)
+    told = {
+        id(one): [
+            number for piece in one.pieces or (one.text,) for number in traits.quantities(_spoken(piece)[1])
+        ]
+        for one in said
+    }
+    score = {id(one): one.score for one in said}
+    for older, newer in itertools.combinations(said, 2):
+        if _when(older).date() < _when(newer).date() and traits.differ(told[id(older)], told[id(newer)]):
+            score[id(newer)] = max(score[id(newer)], score[id(older)] + 1e-6)
+    return [replace(one, score=score.get(id(one), one.score)) for one in found]
+
+
+def _when(item: RecalledItem) -> datetime:
+    return item.at or datetime.min.replace(tzinfo=UTC)
+
+
 def _behind_newer(said: Sequence[Evidence]) -> dict[str, float]:
     """For each session whose words stand behind newer ones that answer about as well: the most its episode may score."""
     out: dict[str, float] = {}
@@ -344,12 +368,16 @@ class _Told:
 
 def _sentences(piece: str) -> Iterator[tuple[str, str]]:
     """Who says each sentence of a piece, "" where no name stands before it, and its words without a date put behind them."""
-    who, colon, said = _DATE.sub("", piece).removeprefix(GAP).strip().partition(": ")
-    if not colon:
-        who, said = "", who
+    who, said = _spoken(piece)
     for sentence in sentences.split(said):
         if key := " ".join(sentence.casefold().split()).rstrip(_ENDS):
             yield who.casefold().removesuffix(" said"), key
+
+
+def _spoken(piece: str) -> tuple[str, str]:
+    """Who says a piece, "" where no name stands before it, and what is said, without a date put behind it."""
+    who, colon, said = _DATE.sub("", piece).removeprefix(GAP).strip().partition(": ")
+    return (who, said) if colon else ("", who)
 
 
 def _pieces(hit: Hit) -> tuple[str, ...]:
