@@ -36,8 +36,9 @@ _SPEECH, _TURNS, _MARKED = 0.15, 20, 0.3
 _REPEATED = re.compile(r"\b(\w+)(?: ?,)?(?: \w{1,3})? \1\b", re.I)
 _UNSPACED = Later(r"[\u3041-\u30ff\u3400-\u9fff]")
 _CLAUSE = re.compile(r"[,;，；、] ?")
-# What somebody else is to read, or what is to be worked on: quoted behind a colon, however many sentences it has.
-_HANDED = re.compile(r"[:：]\s*[\"“„«「『]([^\"”“»」』]{20,2000})[\"”“»」』]")
+# What somebody else is to read, or what is to be worked on: quoted behind a colon or on a line of its own, however many
+# sentences it has.
+_HANDED = re.compile(r"[:：\n]\s*[\"“„«「『]([^\"”“»」』]{20,2000})[\"”“»」』]")
 _SPACED = re.compile(r" (?=['’,.;!?])")
 # A transcriber's blank before a sign, which nobody said.
 _APART = re.compile(r"(?<=[\w)]) (?=[,.;!](?:\s|$))")
@@ -193,8 +194,8 @@ def _peoples(
     before: Spoken | None = None
     handed = [found.span(1) for found in _HANDED.finditer(told.text)]
     for one in said:
-        if any(begin < one.begin < stop for begin, stop in handed):
-            continue  # the second sentence of a text that is to be translated
+        if any(begin - 1 <= one.begin < stop for begin, stop in handed):
+            continue  # a sentence of a text that is to be translated
         phrases = spoken(one.text)
         if phrases.playing.search(one.text):
             break  # what follows is said by somebody they play
