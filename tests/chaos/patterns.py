@@ -34,8 +34,8 @@ ANCHORED = {
     "cairn.language.sentences._LAST_WORD", "cairn.notes.frontmatter._PLAIN_LINE", "cairn.operations.lookup._ENTRY_ID",
     "cairn.operations.lookup._MESSAGE_ID", "cairn.governed.gate._SUBJECT",
     "cairn.language.prose._LABEL", "cairn.language.phrases._WORD_BEFORE", "cairn.language.phrases._WORD_BEHIND",
-    "cairn.language.dates._ENDS",
-    "cairn.language.tongues._FIXED", "cairn.transfer.MAY_HOLD_KEYS", "cairn.moving.MAY_HOLD_KEYS",  # our own data; names of files
+    "cairn.language.dates._ENDS", "cairn.language.phrases._PARTS",
+    "cairn.language.tongues._FIXED", "cairn.transfer.MAY_HOLD_KEYS", "cairn.moving.MAY_HOLD_KEYS",  # our own data (as `_PARTS`); names of files
     "cairn.index.embedding_text._BEFORE_MARK",  # behind another that leaves one blank of many
 }  # fmt: skip
 FILE_NAMES = "cairn.notes.conflicts."
