@@ -38,7 +38,7 @@ _UNSPACED = Later(r"[\u3041-\u30ff\u3400-\u9fff]")
 _CLAUSE = re.compile(r"[,;，；、] ?")
 # What somebody else is to read, or what is to be worked on: quoted behind a colon or on a line of its own, however many
 # sentences it has.
-_HANDED = re.compile(r"[:：\n]\s*[\"“„«「『]([^\"”“»」』]{20,2000})[\"”“»」』]")
+_HANDED = re.compile(r"[:：\n][^\S\n]*[\"“„«「『]([^\"”“»」』]{20,2000})[\"”“»」』]")
 _SPACED = re.compile(r" (?=['’,.;!?])")
 # A transcriber's blank before a sign, which nobody said.
 _APART = re.compile(r"(?<=[\w)]) (?=[,.;!](?:\s|$))")
